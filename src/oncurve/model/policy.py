@@ -1,0 +1,35 @@
+"""A policy: a causal language model, its tokenizer, and what ends a completion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from oncurve.types import Prompt
+
+
+@dataclass(kw_only=True, slots=True)
+class Policy:
+    """A model and the tokenizer that belongs to it.
+
+    The model is the live one: whoever holds the policy sees the weights of the last optimiser step.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    terminators: frozenset[int]
+    """Every id that ends a completion: of the tokenizer, the generation config and the chat template."""
+    context_length: int
+    """Most positions the model can attend to, prompt and completion together."""
+
+    def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Token ids of a prompt. Chat messages go through the chat template, with the assistant's turn opened."""
+        if isinstance(prompt, str):
+            return tuple(self.tokenizer.encode(prompt, add_special_tokens=True))
+        messages = [{"role": message.role, "content": message.content} for message in prompt]
+        ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        return tuple(int(token) for token in ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of sampled ids without special tokens, for verifiers and people. Never encoded again."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))

@@ -1,0 +1,48 @@
+"""The words of the domain. Everything here is frozen, and nothing here needs torch or touches a file."""
+
+from oncurve.types.domain import (
+    Completion,
+    FinishReason,
+    Group,
+    Message,
+    Prompt,
+    Sampling,
+    Status,
+    Task,
+    Verdict,
+)
+from oncurve.types.errors import (
+    ConfigError,
+    DataError,
+    ModelError,
+    NumericsError,
+    OncurveError,
+    RunError,
+    StorageError,
+)
+from oncurve.types.hints import did_you_mean
+from oncurve.types.seeds import derive_seed, unit_interval
+from oncurve.types.settings import Settings
+
+__all__ = [
+    "Completion",
+    "ConfigError",
+    "DataError",
+    "FinishReason",
+    "Group",
+    "Message",
+    "ModelError",
+    "NumericsError",
+    "OncurveError",
+    "Prompt",
+    "RunError",
+    "Sampling",
+    "Settings",
+    "Status",
+    "StorageError",
+    "Task",
+    "Verdict",
+    "derive_seed",
+    "did_you_mean",
+    "unit_interval",
+]
