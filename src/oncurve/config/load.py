@@ -1,0 +1,126 @@
+"""TOML and command line to a validated RunConfig; every mistake becomes one ConfigError that says what to type."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from oncurve.config.run import RunConfig
+from oncurve.types import ConfigError, did_you_mean
+
+EMBEDDED = "the embedded default"
+
+
+def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a run's settings.
+
+    Args:
+        path: a TOML file; None takes the embedded default.
+        overrides: command-line words such as ``--learner.lr 1e-4`` or ``--seed=3``; they win over the file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or holds unknown, out-of-range or contradicting settings.
+    """
+    where = EMBEDDED if path is None else str(path)
+    data = _read(path)
+    for key, value in _parse_overrides(overrides):
+        _insert(data, key, value)
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, where, overrides)) from None
+
+
+def dump_config(config: RunConfig) -> str:
+    """Render every setting, defaults included, as TOML; ``load_config`` of it gives an equal config."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    try:
+        if path is None:
+            text = files("oncurve.config").joinpath("embedded.toml").read_text(encoding="utf-8")
+        else:
+            text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        nearby = (entry.name for entry in path.parent.glob("*.toml")) if path is not None else ()
+        raise ConfigError(f"there is no config file {path}.{did_you_mean(path.name if path else '', nearby)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the config file {path}: {error}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Strings need quotes, tables are written [like.this].") from None
+
+
+def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise ConfigError(f"expected a setting such as --learner.lr 1e-4, got {word!r}")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest or rest[0].startswith("--"):
+                raise ConfigError(f"--{key} needs a value.{did_you_mean(key, known_settings())}")
+            value = rest.pop(0)
+        yield key, _parse_value(value)
+
+
+def _parse_value(text: str) -> Any:
+    """TOML where it is TOML (numbers, booleans, lists, quoted strings), a plain string otherwise."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _insert(data: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.replace("-", "_").split(".")
+    table = data
+    for parent in parents:
+        child = table.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--{key}: {parent} is a single value, it has no settings inside")
+        table = child
+    table[last] = value
+
+
+def known_settings(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
+    """Dotted names of every setting below ``model``."""
+    names = []
+    for name, field in model.model_fields.items():
+        names.append(prefix + name)
+        for child in _nested_models(field.annotation):
+            names.extend(known_settings(child, f"{prefix}{name}."))
+    return names
+
+
+def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _nested_models(member)
+
+
+def _explain(error: ValidationError, where: str, overrides: Sequence[str]) -> str:
+    typed = {word[2:].partition("=")[0].replace("-", "_") for word in overrides if word.startswith("--")}
+    return "\n".join(_explain_one(detail, where, typed) for detail in error.errors())
+
+
+def _explain_one(detail: ErrorDetails, where: str, typed: set[str]) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    source = "the command line" if key in typed else where
+    if detail["type"] == "extra_forbidden":
+        return f"{source}: unknown setting {key}.{did_you_mean(key, known_settings())}"
+    given = detail["input"]
+    shown = "" if isinstance(given, (Mapping, BaseModel)) else f" (got {given!r})"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{source}: {key or 'settings'}: {message}{shown}"
