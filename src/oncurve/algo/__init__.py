@@ -1,0 +1,68 @@
+"""Pure mathematics of the trainer: tensors in, tensors out. No files, clocks, logging or random state."""
+
+from oncurve.algo.advantage import AdvantageSettings, group_advantages, informative_scale, is_zero_variance
+from oncurve.algo.aggregation import Aggregation, sequence_weights, token_weights
+from oncurve.algo.batch_stats import (
+    GroupStats,
+    LengthStats,
+    Staleness,
+    group_stats,
+    length_stats,
+    staleness,
+)
+from oncurve.algo.clipping import MAX_LOG_RATIO, clipped_surrogate, importance_ratio
+from oncurve.algo.formula import Formula, describe_objective
+from oncurve.algo.kl import (
+    KlEstimator,
+    KlPlacement,
+    importance_weighted_kl,
+    kl_estimate,
+    kl_token_rewards,
+    rewards_to_go,
+)
+from oncurve.algo.logits import entropy_from_logits, token_logprobs_from_logits
+from oncurve.algo.masks import CompletionMask, completion_mask
+from oncurve.algo.monitor import ClipFractions, LogprobGap, RatioStats, clip_fractions, logprob_gap, ratio_stats
+from oncurve.algo.objective import LossTerms, ObjectiveSettings, policy_loss
+from oncurve.algo.whiten import whiten
+
+__all__ = [
+    "MAX_LOG_RATIO",
+    "AdvantageSettings",
+    "Aggregation",
+    "ClipFractions",
+    "CompletionMask",
+    "Formula",
+    "GroupStats",
+    "KlEstimator",
+    "KlPlacement",
+    "LengthStats",
+    "LogprobGap",
+    "LossTerms",
+    "ObjectiveSettings",
+    "RatioStats",
+    "Staleness",
+    "clip_fractions",
+    "clipped_surrogate",
+    "completion_mask",
+    "describe_objective",
+    "entropy_from_logits",
+    "group_advantages",
+    "group_stats",
+    "importance_ratio",
+    "importance_weighted_kl",
+    "informative_scale",
+    "is_zero_variance",
+    "kl_estimate",
+    "kl_token_rewards",
+    "length_stats",
+    "logprob_gap",
+    "policy_loss",
+    "ratio_stats",
+    "rewards_to_go",
+    "sequence_weights",
+    "staleness",
+    "token_logprobs_from_logits",
+    "token_weights",
+    "whiten",
+]

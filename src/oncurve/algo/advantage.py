@@ -1,0 +1,146 @@
+"""Rewards of a group to advantages.
+
+Shapes: P prompts (groups), G completions a group.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from oncurve.algo.checks import require_same_shape
+from oncurve.types import Settings
+
+Estimator = Literal["group_zscore", "group_mean", "rloo"]
+
+
+class AdvantageSettings(Settings):
+    """How the rewards of a group become advantages."""
+
+    estimator: Estimator = "group_zscore"
+    """``group_zscore`` divides by the group's std (GRPO), ``group_mean`` does not (Dr. GRPO), ``rloo`` leaves the
+    completion itself out of its baseline."""
+
+    ddof: Literal[0, 1] = 0
+    """The std divides by G - ddof: 0 is the population std, 1 the sample std (the default of torch)."""
+
+    std_eps: float = Field(1e-6, ge=0)
+    """Added to the std, in units of reward."""
+
+    tolerance: float = Field(1e-6, ge=0)
+    """A group whose rewards span at most this is all-equal: its advantages are exactly 0."""
+
+
+def group_advantages(rewards: Tensor, settings: AdvantageSettings, *, scored: Tensor | None = None) -> Tensor:
+    """Score each completion against the other completions of its prompt.
+
+    c[p, i] = r[p, i] - mean(r[p])
+
+    - ``group_zscore``: c / (std(r[p]) + std_eps)
+    - ``group_mean``: c
+    - ``rloo``: r[p, i] minus the mean of the *other* members, which is c * G / (G - 1)
+
+    The statistics run over scored members only. An unscored member gets exactly 0, and so does every member of a group
+    that is all-equal (max - min <= tolerance) or has fewer than two scored members. All-equal is decided by the span:
+    in float32 the std of equal rewards is rarely 0, and dividing by it makes signal out of rounding.
+
+    Args:
+        rewards: [P, G] float rewards, one row a prompt; finite wherever scored.
+        settings: estimator, ddof, std_eps, tolerance.
+        scored: [P, G] bool, False where there is no verdict; None means all are scored.
+
+    Returns:
+        [P, G] advantages in the dtype of ``rewards``; each row sums to 0 up to rounding. No gradient.
+
+    Raises:
+        ValueError: rewards is not a float [P, G] with G >= 2, ``scored`` has another shape, or a scored reward is NaN
+            or inf.
+
+    Source:
+        z-score: DeepSeekMath, arXiv:2402.03300, section 4.1.2. Mean only: Dr. GRPO, arXiv:2503.20783.
+        Leave-one-out: arXiv:2402.14740.
+    """
+    values, valid = _checked(rewards, scored)
+    count = valid.sum(dim=1, keepdim=True).to(values.dtype)
+    mean = values.sum(dim=1, keepdim=True) / count.clamp(min=1)
+    centred = torch.where(valid, values - mean, 0.0)
+    if settings.estimator == "group_zscore":
+        variance = centred.square().sum(dim=1, keepdim=True) / (count - settings.ddof).clamp(min=1)
+        advantages = centred / (variance.sqrt() + settings.std_eps)
+    elif settings.estimator == "rloo":
+        advantages = centred * count / (count - 1).clamp(min=1)
+    else:
+        advantages = centred
+    silent = _span(values, valid) <= settings.tolerance
+    return advantages.masked_fill(silent[:, None], 0.0).to(rewards.dtype)
+
+
+def is_zero_variance(rewards: Tensor, *, tolerance: float, scored: Tensor | None = None) -> Tensor:
+    """Say which groups carry no signal: max - min <= tolerance over their scored members, or fewer than two of them.
+
+    Call it on the task reward. A reward with a length or KL term is never constant, so a filter on it keeps everything.
+
+    Args:
+        rewards: [P, G] float rewards.
+        tolerance: largest span that still counts as equal, in units of reward.
+        scored: [P, G] bool, False where there is no verdict; None means all are scored.
+
+    Returns:
+        [P] bool.
+
+    Raises:
+        ValueError: as ``group_advantages``.
+
+    Source:
+        Dynamic sampling of DAPO, arXiv:2503.14476, section 3.2.
+    """
+    return _span(*_checked(rewards, scored)) <= tolerance
+
+
+def informative_scale(zero_variance: Tensor, group_sizes: Tensor) -> float:
+    """Return B / (B - M), with M the completions in groups without signal.
+
+    Multiplied into the loss it undoes the weaker step of silent groups that stay in the denominator. 1 when no group
+    has signal: there is nothing to scale.
+
+    Args:
+        zero_variance: [P] bool, True where the group carries no signal.
+        group_sizes: [P] completions of each group.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Source:
+        GPG, arXiv:2504.02546.
+    """
+    require_same_shape(zero_variance=zero_variance, group_sizes=group_sizes)
+    total = int(group_sizes.sum())
+    informative = int(group_sizes[~zero_variance].sum())
+    return total / informative if informative else 1.0
+
+
+def _checked(rewards: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the rewards in float64 with unscored ones set to 0, and the mask of scored ones."""
+    if rewards.ndim != 2 or rewards.shape[1] < 2 or not rewards.is_floating_point():
+        raise ValueError(
+            f"rewards must be float [P, G] with G >= 2, got {rewards.dtype} {list(rewards.shape)}. "
+            "A group of one has no baseline: raise rollout.group_size."
+        )
+    valid = torch.ones_like(rewards, dtype=torch.bool) if scored is None else scored
+    require_same_shape(rewards=rewards, scored=valid)
+    values = torch.where(valid, rewards.detach().double(), 0.0)
+    if not bool(torch.isfinite(values).all()):
+        row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
+        raise ValueError(
+            f"rewards[{row}, {column}] is {values[row, column].item()}. "
+            "A reward is finite; a completion without a verdict is marked False in scored."
+        )
+    return values, valid
+
+
+def _span(values: Tensor, valid: Tensor) -> Tensor:
+    """Return [P] max - min over the valid members; 0 for a group with fewer than two of them."""
+    highest = values.masked_fill(~valid, -torch.inf).amax(dim=1)
+    lowest = values.masked_fill(~valid, torch.inf).amin(dim=1)
+    return torch.where(valid.sum(dim=1) >= 2, highest - lowest, 0.0)
