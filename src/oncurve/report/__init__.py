@@ -1,0 +1,15 @@
+"""Record a run, read it back, and show it to people. Nothing here needs torch."""
+
+from oncurve.report.folder import RunFolder
+from oncurve.report.readers import count_rollouts, read_evaluations, read_events, read_metrics, read_rollouts
+from oncurve.report.rollouts import Rollout
+
+__all__ = [
+    "Rollout",
+    "RunFolder",
+    "count_rollouts",
+    "read_evaluations",
+    "read_events",
+    "read_metrics",
+    "read_rollouts",
+]
