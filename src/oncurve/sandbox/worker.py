@@ -1,0 +1,202 @@
+"""One function of a user's file in a process of its own, with a deadline for every call."""
+
+import json
+import os
+import select
+import subprocess  # noqa: TID251  this package is its home
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from oncurve.sandbox import child
+from oncurve.types import Settings
+
+MAX_REPLY_BYTES = 64 * 1024**2
+_CHUNK_BYTES = 1 << 16
+
+Cause = Literal["error", "timeout", "crash"]
+
+
+class Limits(Settings):
+    """What one process may use."""
+
+    timeout_s: float = Field(10.0, gt=0, le=3600)
+    """Wall seconds for one call."""
+
+    start_timeout_s: float = Field(120.0, gt=0, le=3600)
+    """Wall seconds to start the process and import the file."""
+
+    memory_bytes: int | None = Field(None, ge=64 * 1024**2)
+    """Address space, enforced by the kernel; None for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call."""
+
+    value: Any = None
+    """What the function returned, as plain JSON data."""
+    cause: Cause | None = None
+    """Why there is no value: it raised (``error``), took too long (``timeout``), or the process died (``crash``)."""
+    detail: str = ""
+
+
+class _EndedError(Exception):
+    """The process hung up."""
+
+
+class _LateError(Exception):
+    """The deadline passed."""
+
+
+class FunctionWorker:
+    """Calls one function in a child process; a call that hangs or dies costs only itself.
+
+    The process is started by the first use and again after it had to be killed. No signals are used in this
+    process, so it works from any thread; calls from several threads wait for each other. When the child ends, for
+    whatever reason, everything that the function started ends with it, also when this process is killed.
+
+    Args:
+        file: the Python file.
+        function: name of a function in it, sync or async.
+        limits: what a call may use.
+        show_output: pass what the function prints on to standard error; otherwise it is discarded.
+    """
+
+    def __init__(self, file: Path, function: str, limits: Limits, *, show_output: bool = False) -> None:
+        self._target = {"file": str(file), "function": function, "memory_bytes": limits.memory_bytes}
+        self._limits = limits
+        self._stderr = None if show_output else subprocess.DEVNULL
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> Outcome:
+        """Start the process and load the function, unless that is done. The outcome says whether it worked."""
+        with self._lock:
+            return self._ensure_started()
+
+    def call(self, arguments: Mapping[str, Any]) -> Outcome:
+        """Call the function with keyword arguments of plain data.
+
+        Raises:
+            TypeError: an argument cannot be written as JSON.
+        """
+        frame = child.encode_frame(arguments)
+        with self._lock:
+            started = self._ensure_started()
+            return started if started.cause else self._exchange(frame, self._limits.timeout_s)
+
+    def close(self) -> None:
+        """End the process and everything it started. A later call starts a fresh one."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ensure_started(self) -> Outcome:
+        if self._process is not None:
+            return Outcome()
+        target = json.dumps(self._target | {"parent": os.getpid()})
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", child.__file__, target],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Outcome(cause="crash", detail=f"no process could be started: {error}")
+        loaded = self._exchange(b"", self._limits.start_timeout_s)
+        if loaded.cause:
+            self._end()
+        return loaded
+
+    def _exchange(self, frame: bytes, timeout_s: float) -> Outcome:
+        """Send a request and wait for the reply. A process that gave none is ended."""
+        try:
+            reply = self._transfer(frame, time.monotonic() + timeout_s)
+            if set(reply) == {"value"}:
+                return Outcome(reply["value"])
+            return Outcome(cause="error", detail=str(reply["error"]))
+        except _LateError:
+            self._end()
+            return Outcome(cause="timeout", detail=f"no result after {timeout_s:g} s; the process was killed")
+        except _EndedError:
+            return Outcome(cause="crash", detail=f"the process died: {_how_it_ended(self._end())}")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._end()
+            return Outcome(cause="crash", detail=f"the process sent no valid reply ({error}) and was killed")
+
+    def _transfer(self, frame: bytes, deadline: float) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise _EndedError
+        _write(process.stdin.fileno(), frame, deadline)
+        size = child.HEADER.unpack(_read(process.stdout.fileno(), child.HEADER.size, deadline))[0]
+        if size > MAX_REPLY_BYTES:
+            raise ValueError(f"{size} bytes, at most {MAX_REPLY_BYTES}")
+        reply: dict[str, Any] = json.loads(_read(process.stdout.fileno(), size, deadline))
+        return reply
+
+    def _end(self) -> int:
+        """Hang up, wait until the supervisor has ended everything, and return how the worker had ended."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None or process.stdout is None:
+            return 0
+        process.stdin.close()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        return process.returncode
+
+
+def _wait(fd: int, event: int, deadline: float) -> None:
+    poller = select.poll()
+    poller.register(fd, event)
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0 or not poller.poll(remaining_s * 1000):
+        raise _LateError
+
+
+def _write(fd: int, data: bytes, deadline: float) -> None:
+    os.set_blocking(fd, False)
+    view = memoryview(data)
+    while view:
+        _wait(fd, select.POLLOUT, deadline)
+        try:
+            view = view[os.write(fd, view[:_CHUNK_BYTES]) :]
+        except BlockingIOError:
+            continue
+        except BrokenPipeError:
+            raise _EndedError from None
+
+
+def _read(fd: int, size: int, deadline: float) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        _wait(fd, select.POLLIN, deadline)
+        piece = os.read(fd, min(size - len(data), _CHUNK_BYTES))
+        if not piece:
+            raise _EndedError
+        data += piece
+    return bytes(data)
+
+
+def _how_it_ended(status: int) -> str:
+    return f"signal {status - 128}" if status > 128 else f"exit status {status}"

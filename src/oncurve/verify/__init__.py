@@ -1,0 +1,38 @@
+"""The reward: judge completions, compose components, check golds. Nothing here imports torch."""
+
+from oncurve.verify.answer import AnswerSettings, AnswerVerifier
+from oncurve.verify.compose import compose_rewards
+from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.golds import GoldProblem, check_golds
+from oncurve.verify.items import Item, StatesGold, Verifier
+from oncurve.verify.length import LengthSettings, LengthVerifier
+from oncurve.verify.registry import build_verifier, verifier_names
+from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings
+from oncurve.verify.rewards import ComponentSettings, RewardSettings
+from oncurve.verify.scorer import Scorer, num_duplicates
+from oncurve.verify.tags import TagsSettings, TagsVerifier
+
+__all__ = [
+    "AnswerSettings",
+    "AnswerVerifier",
+    "ComponentSettings",
+    "CountdownSettings",
+    "CountdownVerifier",
+    "GoldProblem",
+    "Item",
+    "LengthSettings",
+    "LengthVerifier",
+    "RewardFunction",
+    "RewardFunctionSettings",
+    "RewardSettings",
+    "Scorer",
+    "StatesGold",
+    "TagsSettings",
+    "TagsVerifier",
+    "Verifier",
+    "build_verifier",
+    "check_golds",
+    "compose_rewards",
+    "num_duplicates",
+    "verifier_names",
+]

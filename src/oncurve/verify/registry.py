@@ -1,0 +1,62 @@
+"""Verifiers by name, with the options each of them takes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncurve.types import Settings, did_you_mean
+from oncurve.verify.answer import AnswerSettings, AnswerVerifier
+from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.items import Verifier
+from oncurve.verify.length import LengthSettings, LengthVerifier
+from oncurve.verify.tags import TagsSettings, TagsVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    settings: type[Settings]
+    build: Callable[[Any], Verifier]
+
+
+_VERIFIERS: Mapping[str, _Entry] = {
+    AnswerVerifier.name: _Entry(AnswerSettings, AnswerVerifier),
+    CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
+    LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
+    TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
+}
+
+
+def verifier_names() -> tuple[str, ...]:
+    """Names of the built-in verifiers, sorted."""
+    return tuple(sorted(_VERIFIERS))
+
+
+def read_options(name: str, options: Mapping[str, Any]) -> Settings:
+    """Check the options of a verifier.
+
+    Raises:
+        ValueError: the verifier or an option is unknown (the nearest name is given), or a value is out of range.
+    """
+    if name not in _VERIFIERS:
+        raise ValueError(
+            f"unknown verifier {name!r}.{did_you_mean(name, verifier_names())} "
+            f"Known: {', '.join(verifier_names())}, or a function of yours as path/to/file.py:function."
+        )
+    return read_settings(_VERIFIERS[name].settings, options, f"verifier {name!r}")
+
+
+def read_settings(settings: type[Settings], options: Mapping[str, Any], owner: str) -> Settings:
+    """Build settings from plain options, naming the nearest known option for an unknown one."""
+    for option in options:
+        if option not in settings.model_fields:
+            raise ValueError(
+                f"unknown option {option!r} of {owner}.{did_you_mean(option, settings.model_fields)} "
+                f"Options: {', '.join(settings.model_fields)}."
+            )
+    return settings.model_validate(dict(options))
+
+
+def build_verifier(name: str, options: Mapping[str, Any]) -> Verifier:
+    """Make a built-in verifier. Raises ``ValueError`` as ``read_options`` does."""
+    settings = read_options(name, options)
+    return _VERIFIERS[name].build(settings)

@@ -1,0 +1,78 @@
+"""The settings of a reward: named components with weights, one of which is the task metric."""
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from oncurve.types import Settings, did_you_mean
+from oncurve.verify.registry import read_options, read_settings
+from oncurve.verify.reward_function import RewardFunctionSettings, is_function_name
+
+TASK = "task"
+"""The verifier name that stands for "the one that each task names"."""
+
+
+class ComponentSettings(Settings):
+    """One part of the reward."""
+
+    verifier: str = TASK
+    """``task`` (the verifier that each task names), a built-in verifier, or ``path/to/file.py:function``."""
+
+    weight: float = 1.0
+    """Factor of this part in the reward. Negative for a penalty, 0 to record it only."""
+
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the verifier. For ``task``: a table of options for each verifier name."""
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> Self:
+        if self.verifier == TASK:
+            for name, options in self.options.items():
+                if not isinstance(options, dict):
+                    raise ValueError(
+                        f"options of the task's verifier stand under its name, got {name} = {options!r}. "
+                        f"Write options.answer.{name} or options.countdown.{name}."
+                    )
+                read_options(name, options)
+        elif is_function_name(self.verifier):
+            read_settings(RewardFunctionSettings, self.options, f"reward function {self.verifier!r}")
+        else:
+            read_options(self.verifier, self.options)
+        return self
+
+
+class RewardSettings(Settings):
+    """What a completion is rewarded for."""
+
+    components: dict[str, ComponentSettings] = Field(
+        default_factory=lambda: {"correct": ComponentSettings()}, min_length=1
+    )
+    """The parts by name; each is recorded on its own."""
+
+    primary: str = ""
+    """The component that is the task metric: it decides right or wrong. Empty: the first."""
+
+    timeout_s: float = Field(10.0, gt=0, le=3600)
+    """Wall seconds for one call of a reward function; then its process is killed and the call has no verdict."""
+
+    @field_validator("components")
+    @classmethod
+    def _names_are_path_parts(cls, components: dict[str, ComponentSettings]) -> dict[str, ComponentSettings]:
+        for name in components:
+            if not name or "/" in name or not name.isprintable():
+                raise ValueError(f"a component name becomes part of a metric name: not empty, no '/', got {name!r}")
+        return components
+
+    @model_validator(mode="after")
+    def _primary_exists(self) -> Self:
+        if self.primary and self.primary not in self.components:
+            hint = did_you_mean(self.primary, self.components)
+            raise ValueError(f"primary {self.primary!r} is not a component.{hint} Known: {', '.join(self.components)}.")
+        if all(component.weight == 0 for component in self.components.values()):
+            raise ValueError("every component has weight 0: every reward would be 0. Give one of them a weight.")
+        return self
+
+    @property
+    def primary_name(self) -> str:
+        """Name of the component that is the task metric."""
+        return self.primary or next(iter(self.components))

@@ -1,0 +1,147 @@
+"""Score completions: every component, their weighted sum, and the status that the primary component gives."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from oncurve.types import DataError, Status, Verdict, did_you_mean
+from oncurve.verify.compose import compose_rewards
+from oncurve.verify.items import Item, Verifier, one_line
+from oncurve.verify.registry import build_verifier, verifier_names
+from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings, is_function_name
+from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
+
+
+class TaskVerifier:
+    """Hands each item to the verifier that its task names."""
+
+    name = TASK
+
+    def __init__(self, options: dict[str, dict[str, Any]]) -> None:
+        self._options = options
+        self._verifiers: dict[str, Verifier] = {}
+
+    def verifier_of(self, name: str) -> Verifier:
+        """The verifier of that name, with its options.
+
+        Raises:
+            DataError: no verifier has that name.
+        """
+        if name not in self._verifiers:
+            if name not in verifier_names():
+                raise DataError(
+                    f"a task names the verifier {name!r}, which does not exist.{did_you_mean(name, verifier_names())} "
+                    f"Known: {', '.join(verifier_names())}."
+                )
+            self._verifiers[name] = build_verifier(name, self._options.get(name, {}))
+        return self._verifiers[name]
+
+    def judge(self, items: Sequence[Item]) -> list[Verdict]:
+        positions: dict[str, list[int]] = {}
+        for position, item in enumerate(items):
+            positions.setdefault(item.task.verifier, []).append(position)
+        verdicts: dict[int, Verdict] = {}
+        for name, places in positions.items():
+            judged = self.verifier_of(name).judge([items[place] for place in places])
+            verdicts.update(zip(places, judged, strict=True))
+        return [verdicts[position] for position in range(len(items))]
+
+
+class Scorer:
+    """Scores completions by ``RewardSettings``; owns the processes of the reward functions.
+
+    A verdict's status, evidence and cause are the primary component's; its reward is the weighted sum of the
+    components that gave a value (``compose_rewards``); ``components`` holds every raw value. Where the primary has
+    no verdict there is none. Equal completions of one task are judged once.
+
+    Args:
+        settings: the components.
+        base_dir: where relative paths of reward functions start.
+
+    Raises:
+        ConfigError: a reward function cannot be loaded.
+    """
+
+    def __init__(self, settings: RewardSettings, *, base_dir: Path = Path()) -> None:
+        self.settings = settings
+        with ExitStack() as stack:
+            self.verifiers: dict[str, Verifier] = {
+                name: self._build(component, base_dir, stack) for name, component in settings.components.items()
+            }
+            self._stack = stack.pop_all()
+
+    @property
+    def primary(self) -> Verifier:
+        """The verifier that decides right or wrong."""
+        return self.verifiers[self.settings.primary_name]
+
+    def score(self, items: Sequence[Item]) -> list[Verdict]:
+        """Return one verdict an item, in the same order.
+
+        Raises:
+            DataError: a task names an unknown verifier, or holds data that a reward function cannot be sent.
+        """
+        keys = [_key(item) for item in items]
+        distinct = dict(zip(keys, items, strict=True))
+        verdicts = dict(zip(distinct, self._score_distinct(list(distinct.values())), strict=True))
+        return [verdicts[key] for key in keys]
+
+    def close(self) -> None:
+        """End every process that belongs to a component. Closing twice is fine."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _build(self, component: ComponentSettings, base_dir: Path, stack: ExitStack) -> Verifier:
+        if component.verifier == TASK:
+            return TaskVerifier(component.options)
+        if not is_function_name(component.verifier):
+            return build_verifier(component.verifier, component.options)
+        settings = RewardFunctionSettings.model_validate(component.options)
+        function = RewardFunction(component.verifier, settings, timeout_s=self.settings.timeout_s, base_dir=base_dir)
+        return stack.enter_context(function)
+
+    def _score_distinct(self, items: Sequence[Item]) -> list[Verdict]:
+        if not items:
+            return []
+        started = time.perf_counter()
+        judged = {name: verifier.judge(items) for name, verifier in self.verifiers.items()}
+        seconds = (time.perf_counter() - started) / len(items)
+        rows = [[judged[name][place].reward for name in judged] for place in range(len(items))]
+        rewards = compose_rewards(rows, [self.settings.components[name].weight for name in judged])
+        return [
+            self._combine({name: judged[name][place] for name in judged}, rewards[place], seconds)
+            for place in range(len(items))
+        ]
+
+    def _combine(self, parts: dict[str, Verdict], reward: float | None, seconds: float) -> Verdict:
+        primary = parts[self.settings.primary_name]
+        missing = [
+            f"{name}: {part.cause}, {part.evidence}"
+            for name, part in parts.items()
+            if part is not primary and part.status is Status.NO_VERDICT
+        ]
+        return replace(
+            primary,
+            reward=None if primary.status is Status.NO_VERDICT else reward,
+            components={name: part.reward for name, part in parts.items()},
+            evidence=one_line("; ".join([primary.evidence, *missing])),
+            seconds=seconds,
+        )
+
+
+def _key(item: Item) -> tuple[str, str, tuple[int, ...], bool]:
+    # Ids too: a verifier may count tokens, and one text has several tokenizations.
+    return item.task.id, item.text, item.token_ids, item.is_truncated
+
+
+def num_duplicates(items: Sequence[Item]) -> int:
+    """How many completions repeat the text of an earlier completion of the same task."""
+    return len(items) - len({(item.task.id, item.text) for item in items})
