@@ -1,0 +1,1 @@
+"""Measure a frozen policy: estimators and their uncertainty."""
