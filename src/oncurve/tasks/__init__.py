@@ -1,0 +1,31 @@
+"""Problems with known answers: generated or read from a file, split by content, sampled without replacement.
+
+A task is a prompt, a gold answer and the name of the verifier that compares the two. Nothing here needs torch.
+"""
+
+from oncurve.tasks.generated import GeneratedTasks, worked_example
+from oncurve.tasks.loading import Preview, load_tasks, preview
+from oncurve.tasks.problem import Problem, Source
+from oncurve.tasks.prompts import prompt_text
+from oncurve.tasks.registry import SOURCES
+from oncurve.tasks.sampler import TaskSampler
+from oncurve.tasks.settings import ColumnSettings, TaskSettings
+from oncurve.tasks.taskset import UNBOUNDED, Note, TaskSet
+
+__all__ = [
+    "SOURCES",
+    "UNBOUNDED",
+    "ColumnSettings",
+    "GeneratedTasks",
+    "Note",
+    "Preview",
+    "Problem",
+    "Source",
+    "TaskSampler",
+    "TaskSet",
+    "TaskSettings",
+    "load_tasks",
+    "preview",
+    "prompt_text",
+    "worked_example",
+]

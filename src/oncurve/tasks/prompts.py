@@ -1,0 +1,48 @@
+"""From a question to a prompt, and from an answer to the text that states it."""
+
+from oncurve.tasks.settings import AnswerFormat, PromptStyle, TaskSettings
+from oncurve.types import Message, Prompt
+
+_INSTRUCTIONS: dict[AnswerFormat, str] = {
+    "tag": "Write the final answer inside <answer></answer>.",
+    "box": r"Write the final answer inside \boxed{}.",
+    "hash": "Write the final answer on a last line that begins with ####.",
+    "last_line": "Write the final answer alone on the last line.",
+}
+
+
+def ask(
+    question: str, settings: TaskSettings, *, answer_format: AnswerFormat | None, style: PromptStyle | None
+) -> Prompt:
+    """Phrase a question: add where the answer goes, put it into the template, make it a message if it is a chat.
+
+    Args:
+        question: the bare question.
+        settings: template and system prompt.
+        answer_format: what the prompt says about the place of the answer; None says nothing.
+        style: ``chat`` gives messages, anything else text.
+    """
+    text = question if answer_format is None else f"{question}\n{_INSTRUCTIONS[answer_format]}"
+    text = settings.prompt_template.replace("{prompt}", text)
+    if style != "chat":
+        return text
+    user = Message(role="user", content=text)
+    return (user,) if settings.system_prompt is None else (Message(role="system", content=settings.system_prompt), user)
+
+
+def state_answer(answer: str, reasoning: str, answer_format: AnswerFormat) -> str:
+    """A completion that reasons and then states its answer where ``answer_format`` asks for it."""
+    if answer_format == "tag":
+        return f"<think>{reasoning}</think><answer>{answer}</answer>"
+    if answer_format == "box":
+        return f"{reasoning}\n\\boxed{{{answer}}}"
+    if answer_format == "hash":
+        return f"{reasoning}\n#### {answer}"
+    return f"{reasoning}\n{answer}"
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt for people to read: messages one below the other, each after its role."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(f"[{message.role}] {message.content}" for message in prompt)
