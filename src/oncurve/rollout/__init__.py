@@ -1,0 +1,19 @@
+"""Rollouts: an engine samples completions, a judge scores them, groups come out."""
+
+from oncurve.rollout.collect import Collector, Judge, Rollout
+from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.resample import collect_informative, is_informative
+from oncurve.rollout.settings import RolloutSettings
+from oncurve.rollout.torch_engine import TorchEngine
+
+__all__ = [
+    "Collector",
+    "Engine",
+    "Judge",
+    "Request",
+    "Rollout",
+    "RolloutSettings",
+    "TorchEngine",
+    "collect_informative",
+    "is_informative",
+]

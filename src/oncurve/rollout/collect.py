@@ -1,0 +1,155 @@
+"""Tasks in, scored groups out."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from oncurve.model import Policy
+from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.settings import RolloutSettings
+from oncurve.types import Completion, Group, Task, Verdict, derive_seed
+from oncurve.verify import Item, num_duplicates
+
+
+class Judge(Protocol):
+    """Whatever scores completions; ``oncurve.verify.Scorer`` does, and judges equal completions of a task once."""
+
+    def score(self, items: Sequence[Item]) -> list[Verdict]:
+        """Return one verdict an item, in the same order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """Scored groups, and what they cost."""
+
+    groups: tuple[Group, ...]
+    """The groups to train on."""
+    set_aside: tuple[Group, ...] = ()
+    """Groups without signal that resampling replaced; empty unless zero-variance groups are resampled."""
+    num_rounds: int = 1
+    """Times that tasks were drawn."""
+    seconds_rollout: float
+    """Wall seconds spent sampling."""
+    seconds_verify: float
+    """Wall seconds spent scoring."""
+
+    @property
+    def all_groups(self) -> tuple[Group, ...]:
+        """Everything sampled, the groups to train on first: what describes the policy without selection."""
+        return self.groups + self.set_aside
+
+    @property
+    def accepted_frac(self) -> float:
+        """Share of the sampled groups that is trained on; 1 when nothing was sampled."""
+        return len(self.groups) / len(self.all_groups) if self.all_groups else 1.0
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of this rollout by metric name, over everything sampled; empty when that is nothing."""
+        completions = [completion for group in self.all_groups for completion in group.completions]
+        if not completions:
+            return {}
+        items = [_item(group.task, completion) for group in self.all_groups for completion in group.completions]
+        num_tokens = sum(len(completion.token_ids) for completion in completions)
+        return {
+            "tokens/completion": float(num_tokens),
+            "tokens/prompt": float(sum(len(group.completions[0].prompt_ids) for group in self.all_groups)),
+            "completions/distinct_frac": 1.0 - num_duplicates(items) / len(items),
+            "groups/accepted_frac": self.accepted_frac,
+            "groups/rounds": float(self.num_rounds),
+            "seconds/rollout": self.seconds_rollout,
+            "seconds/verify": self.seconds_verify,
+            "tokens_per_second/rollout": num_tokens / max(self.seconds_rollout, 1e-9),
+        }
+
+
+class Collector:
+    """Samples a group per task and has it scored.
+
+    Args:
+        policy: encodes the prompts.
+        engine: samples.
+        judge: scores.
+        settings: group size and sampling.
+        seed: the run's. A completion's random stream is named by (seed, step, round, task, index), so it is the same
+            whatever else is collected, and resuming at a step repeats it.
+    """
+
+    def __init__(self, policy: Policy, engine: Engine, judge: Judge, settings: RolloutSettings, *, seed: int) -> None:
+        self._policy = policy
+        self._engine = engine
+        self._judge = judge
+        self._settings = settings
+        self._seed = seed
+
+    def collect(
+        self, tasks: Sequence[Task], *, policy_version: int, step: int | None = None, round_index: int = 0
+    ) -> Rollout:
+        """Sample and score ``group_size`` completions of every task.
+
+        Args:
+            tasks: P different tasks, in the order of the groups.
+            policy_version: optimiser steps behind the weights, written on every completion.
+            step: names the random streams; ``policy_version`` if not given.
+            round_index: names them too, when one step collects more than once.
+
+        Raises:
+            ValueError: a task comes twice, or the judge does not return one verdict per completion.
+            DataError: a prompt does not fit the context.
+        """
+        self._refuse_repeated(tasks)
+        began = time.perf_counter()
+        requests = [
+            request
+            for task in tasks
+            for request in self._requests(task, policy_version if step is None else step, round_index)
+        ]
+        completions = self._engine.generate(requests, self._settings.sampling, policy_version=policy_version)
+        sampled = time.perf_counter()
+        verdicts = self._score(tasks, completions)
+        scored = time.perf_counter()
+        size = self._settings.group_size
+        groups = tuple(
+            Group(
+                task=task,
+                completions=tuple(completions[place * size : (place + 1) * size]),
+                verdicts=tuple(verdicts[place * size : (place + 1) * size]),
+            )
+            for place, task in enumerate(tasks)
+        )
+        return Rollout(groups=groups, seconds_rollout=sampled - began, seconds_verify=scored - sampled)
+
+    def _requests(self, task: Task, step: int, round_index: int) -> list[Request]:
+        prompt_ids = self._policy.encode_prompt(task.prompt)
+        return [
+            Request(
+                task_id=task.id,
+                index=index,
+                prompt_ids=prompt_ids,
+                seed=derive_seed("rollout", self._seed, step, round_index, task.id, index),
+            )
+            for index in range(self._settings.group_size)
+        ]
+
+    def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Verdict]:
+        owners = [task for task in tasks for _ in range(self._settings.group_size)]
+        items = [_item(task, completion) for task, completion in zip(owners, completions, strict=True)]
+        verdicts = self._judge.score(items)
+        if len(verdicts) != len(items):
+            raise ValueError(f"{len(items)} completions were scored, but {len(verdicts)} verdicts came back")
+        return verdicts
+
+    def _refuse_repeated(self, tasks: Sequence[Task]) -> None:
+        seen: set[str] = set()
+        for task in tasks:
+            if task.id in seen:
+                raise ValueError(
+                    f"task {task.id} comes twice in one rollout. Both groups would draw the same random numbers and "
+                    "hold the same completions: give each task an id of its own, or collect it in another round."
+                )
+            seen.add(task.id)
+
+
+def _item(task: Task, completion: Completion) -> Item:
+    return Item(task=task, text=completion.text, token_ids=completion.token_ids, is_truncated=completion.is_truncated)

@@ -1,0 +1,35 @@
+"""What an engine is: requests of token ids in, completions of token ids out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from oncurve.types import Completion, Sampling
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One completion to sample."""
+
+    task_id: str
+    index: int
+    """Position in its group, 0..G-1."""
+    prompt_ids: tuple[int, ...]
+    seed: int
+    """In [0, 2**64). It alone decides the randomness of this completion."""
+
+
+class Engine(Protocol):
+    """Anything that samples completions. Every engine passes the same conformance tests."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+        """Sample one completion per request, in the order of the requests.
+
+        A completion depends on the weights, its prompt, its seed and ``sampling``; not on the other requests. Ids go
+        through unchanged: ``token_ids`` is what was sampled, up to and including the first terminator.
+
+        Raises:
+            DataError: a prompt is empty or leaves no room in the context; names the task, the lengths, the remedy.
+            NumericsError: the policy's logits hold NaN or inf.
+        """
+        ...

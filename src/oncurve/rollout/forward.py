@@ -1,0 +1,120 @@
+"""How this engine calls a transformers model: argument names, masks and positions, and which cache it can carry.
+
+R rows, P columns of a prefill, W columns in use, V vocabulary.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from oncurve.rollout.kv_cache import Block, empty_buffers, empty_dynamic, gather_buffers, reorder_dynamic
+from oncurve.types import ModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefill:
+    """Prompts that have gone through the model once."""
+
+    logits: Tensor
+    """[R, V] logits of the token after each prompt."""
+    cache: Cache
+
+
+class Forward:
+    """The forward pass of one causal language model.
+
+    ``has_standard_cache`` says whether rows of different lengths can share a batch and leave or enter it at any step:
+    the model takes positions and a mask, and keeps nothing but keys and values per token. Other models (recurrent or
+    convolutional states, no position argument) run through the cache of transformers, in batches of equal length.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        unwrap = getattr(model, "get_base_model", None)  # a PEFT wrapper: its layers sit inside the base model
+        self._model: PreTrainedModel = unwrap() if unwrap is not None else model
+        self._arguments = frozenset(inspect.signature(self._model.forward).parameters)
+        self._cache_argument = next((name for name in ("cache", "past_key_values") if name in self._arguments), None)
+        if self._cache_argument is None:
+            raise ModelError(
+                f"{type(self._model).__name__} takes no key/value cache, so it cannot be decoded token by token. "
+                "Set model.path to a causal language model with use_cache."
+            )
+        self.config = self._model.config.get_text_config(decoder=True)
+        layers = DynamicCache(config=self._model.config).layers
+        self._num_layers = len(layers)
+        self.has_standard_cache = (
+            {"position_ids", "attention_mask"} <= self._arguments
+            and self._num_layers == self.config.num_hidden_layers
+            and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+        )
+        is_full_attention = all(type(layer) is DynamicLayer for layer in layers)
+        # A ready additive mask spares the model building one per step. With sliding windows it builds its own.
+        self._takes_additive_mask = is_full_attention and self.config._attn_implementation in ("sdpa", "eager")
+
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.config.vocab_size)
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
+        """Run prompts through the model once, padded on the left with a token that nothing attends to."""
+        width = max(map(len, prompts))
+        starts = torch.tensor([width - len(prompt) for prompt in prompts])
+        ids = torch.tensor([(0,) * (width - len(prompt)) + prompt for prompt in prompts])
+        arguments: dict[str, Any] = {"input_ids": ids.to(self.device)}
+        if bool(starts.any()):
+            columns = torch.arange(width)
+            arguments["attention_mask"] = (columns >= starts[:, None]).to(self.device)
+            arguments["position_ids"] = (columns - starts[:, None]).clamp(min=0).to(self.device)
+        cache = empty_buffers(self._num_layers, width) if self.has_standard_cache else empty_dynamic(self._model.config)
+        return Prefill(logits=self._call(arguments, cache), cache=cache)
+
+    def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+        """One more token per row.
+
+        Args:
+            ids: [R] int64.
+            positions: [R] int64, 0 for the first token of a prompt.
+            mask: [R, W] from ``decode_mask``, the new column included; None when no row is padded.
+            cache: gains one column.
+
+        Returns:
+            [R, V] logits of the next token.
+        """
+        arguments: dict[str, Any] = {"input_ids": ids[:, None]}
+        if "position_ids" in self._arguments:
+            arguments["position_ids"] = positions[:, None]
+        if mask is not None:
+            arguments["attention_mask"] = mask[:, None, None, :] if self._takes_additive_mask else mask
+        return self._call(arguments, cache)
+
+    def decode_mask(self, starts: Tensor, capacity: int) -> Tensor | None:
+        """[R, capacity] mask whose first W columns serve the step that ends at column W; None when no row is padded."""
+        if not bool(starts.any()):
+            return None
+        is_token = torch.arange(capacity, device=starts.device) >= starts[:, None]
+        if not self._takes_additive_mask:
+            return is_token
+        additive = torch.zeros(is_token.shape, dtype=self._model.dtype, device=starts.device)
+        return additive.masked_fill_(~is_token, torch.finfo(additive.dtype).min)
+
+    def gather(self, blocks: Sequence[Block], *, width: int, capacity: int) -> Cache:
+        """One cache from rows of several. Without a standard cache there is only ever one block, of the same width."""
+        if self.has_standard_cache:
+            return gather_buffers(blocks, width=width, capacity=capacity)
+        return reorder_dynamic(blocks[0])
+
+    def _call(self, arguments: dict[str, Any], cache: Cache) -> Tensor:
+        arguments[str(self._cache_argument)] = cache
+        if "logits_to_keep" in self._arguments:
+            arguments["logits_to_keep"] = 1
+        logits: Tensor = self._model(**arguments, use_cache=True).logits
+        return logits[:, -1]

@@ -1,0 +1,106 @@
+"""The engine that runs in this process, on the weights of the live policy."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from transformers import PreTrainedModel
+
+from oncurve.model import Policy
+from oncurve.rollout.decode import Decoder, Job, Record
+from oncurve.rollout.engine import Request
+from oncurve.rollout.forward import Forward
+from oncurve.types import Completion, DataError, FinishReason, Sampling
+
+
+class TorchEngine:
+    """Decodes with the policy's own model.
+
+    Each distinct prompt is prefilled once and its cache rows repeated for the group; ended rows leave the batch and
+    waiting requests take their place; the log-prob of a token comes from the logits it was drawn from. A completion
+    has its own random stream, so the other rows change nothing but the last bits of its logits.
+
+    Args:
+        policy: sampled as it is at the time of the call, without dropout.
+        max_rows: most completions in the batch at once, the main lever on memory. It does not change what is sampled.
+    """
+
+    def __init__(self, policy: Policy, *, max_rows: int) -> None:
+        if max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, got {max_rows}: it is how many completions grow at once")
+        self._policy = policy
+        self._max_rows = max_rows
+        self._forward = Forward(policy.model)
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+        """See ``Engine.generate``."""
+        if not requests:
+            return []
+        jobs = [self._job(request, sampling.max_tokens) for request in requests]
+        with _evaluation_mode(self._policy.model), torch.inference_mode():
+            decoder = Decoder(
+                self._forward,
+                jobs,
+                sampling,
+                terminators=self._policy.terminators,
+                context_length=self._policy.context_length,
+                max_rows=self._max_rows,
+            )
+            record = decoder.run()
+        return self._completions(requests, sampling, record, policy_version)
+
+    def _job(self, request: Request, max_tokens: int) -> Job:
+        name = f"completion {request.index} of task {request.task_id}"
+        length, context = len(request.prompt_ids), self._policy.context_length
+        if length == 0:
+            raise DataError(
+                f"task {request.task_id}: the prompt has no tokens, so there is nothing to continue. Give it a text, "
+                "or use a tokenizer that adds a beginning-of-sequence token."
+            )
+        if length >= context:
+            raise DataError(
+                f"task {request.task_id}: its prompt has {length} tokens, but the model's context of {context} leaves "
+                f"room for at most {context - 1} and one sampled token. Shorten or drop this task, or use a model with "
+                "a longer context."
+            )
+        return Job(name=name, prompt=request.prompt_ids, seed=request.seed, budget=min(max_tokens, context - length))
+
+    def _completions(
+        self, requests: Sequence[Request], sampling: Sampling, record: Record, policy_version: int
+    ) -> list[Completion]:
+        lengths = record.lengths.tolist()
+        rows = zip(
+            requests,
+            record.tokens.tolist(),
+            record.logprobs.tolist(),
+            lengths,
+            record.is_stopped.tolist(),
+            record.seconds.tolist(),
+            strict=True,
+        )
+        return [
+            Completion(
+                task_id=request.task_id,
+                index=request.index,
+                prompt_ids=request.prompt_ids,
+                token_ids=tuple(tokens[:length]),
+                old_logprobs=tuple(logprobs[:length]),
+                policy_version=policy_version,
+                finish_reason=FinishReason.STOP if is_stopped else FinishReason.LENGTH,
+                sampling=sampling,
+                text=self._policy.decode(tokens[:length]),
+                seconds=seconds,
+            )
+            for request, tokens, logprobs, length, is_stopped, seconds in rows
+        ]
+
+
+@contextmanager
+def _evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Switch dropout off, and afterwards back to what it was."""
+    was_training = model.training
+    model.train(False)
+    try:
+        yield
+    finally:
+        model.train(was_training)
