@@ -1,8 +1,10 @@
 """Record a run, read it back, and show it to people. Nothing here needs torch."""
 
 from oncurve.report.folder import RunFolder
+from oncurve.report.page import render_report
 from oncurve.report.readers import count_rollouts, read_evaluations, read_events, read_metrics, read_rollouts
 from oncurve.report.rollouts import Rollout
+from oncurve.report.summary import summarise
 
 __all__ = [
     "Rollout",
@@ -12,4 +14,6 @@ __all__ = [
     "read_events",
     "read_metrics",
     "read_rollouts",
+    "render_report",
+    "summarise",
 ]

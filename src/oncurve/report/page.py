@@ -1,0 +1,269 @@
+"""The report: one HTML file that opens from disk, without a network, in light and dark, on a desk and on a phone.
+
+Text of models and data sets is hostile by assumption. The template escapes it, data for the script is JSON whose
+markup characters are spelled out, and the page allows only the two scripts it carries, by their hashes.
+"""
+
+import base64
+import hashlib
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from oncurve.report.charts import MAX_POINTS, charts
+from oncurve.report.readers import (
+    Run,
+    count_rollouts,
+    read_document,
+    read_evaluations,
+    read_events,
+    read_metrics,
+    read_text,
+    run_path,
+)
+from oncurve.report.sample import composition, prompt_text, sample_rollouts, shown
+from oncurve.report.storage import write_text
+from oncurve.report.summary import summarise
+
+MAX_EVENTS = 150
+"""The latest events that the page lists; all of them are counted."""
+_MAX_KINDS = 40
+_MAX_SETTINGS = 400
+_DASH = "–"
+
+
+def render_report(run_dir: Run) -> Path:
+    """Write ``report.html`` into a run folder and return its path. The run may still be going on.
+
+    Raises:
+        RunError: the folder is not a run, or a record is damaged.
+        StorageError: the disk refused.
+    """
+    path = run_path(run_dir) / "report.html"
+    write_text(path, _environment().get_template("report.html.j2").render(_context(run_path(run_dir))))
+    return path
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("oncurve.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "shown": shown,
+        "prompt_text": prompt_text,
+        "number": _number,
+        "share": _share,
+        "signed": _signed,
+        "duration": _duration,
+        "as_unit": _as_unit,
+        "compact_json": _compact_json,
+    }
+    return environment
+
+
+def _context(path: Path) -> dict[str, Any]:
+    metrics, evaluations, events = list(read_metrics(path)), read_evaluations(path), list(read_events(path))
+    summary = summarise(path)
+    drawn, not_drawn = charts(metrics, evaluations)
+    scripts = [_script(get_plotlyjs()), _script(_asset("report.js"))]
+    return {
+        "name": path.resolve().name,
+        "summary": summary,
+        "headline": headline(summary["eval_before"], summary["eval_after"]),
+        "certainty": certainty(summary["eval_before"], summary["eval_after"]),
+        "measures": measures(summary["eval_before"], summary["eval_after"]),
+        "kinds": _kinds(summary["eval_before"], summary["eval_after"]),
+        "formula": read_text(path / "formula.txt"),
+        "settings": _settings(read_text(path / "config.toml")),
+        "machine": _flat(read_document(path / "environment.json"), "")[:_MAX_SETTINGS],
+        "charts": drawn,
+        "not_drawn": not_drawn,
+        "figures": [chart.figure() for chart in drawn],
+        "steps_per_point": -(-len(metrics) // MAX_POINTS),
+        "events": events[-MAX_EVENTS:],
+        "num_events": len(events),
+        "event_kinds": Counter(event["kind"] for event in events).most_common(_MAX_KINDS),
+        "samples": sample_rollouts(path),
+        "num_steps_recorded": len(count_rollouts(path)),
+        "composition": composition,
+        "scripts": scripts,
+        "policy": _policy(scripts),
+        "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measure:
+    """One row of the held-out table, in words; ``tracks`` are (lowest, highest, value) in percent of the width."""
+
+    label: str
+    before: str
+    after: str
+    change: str
+    tracks: tuple[tuple[str, float, float, float], ...] = ()
+
+
+def headline(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """Say in one sentence what the held-out evaluation found."""
+    start, end = (before or {}).get("greedy"), (after or {}).get("greedy")
+    if start is None and end is None:
+        return "Not evaluated on held-out tasks yet"
+    if start is None or end is None:
+        known, when = (end, "after training") if start is None else (start, "before training; no result after it yet")
+        return f"Held-out accuracy {_share(known)} {when}"
+    direction = "rose" if end > start else "fell" if end < start else "stayed"
+    sentence = f"Held-out accuracy {direction} from {_share(start)} to {_share(end)}"
+    return sentence if direction != "stayed" else f"Held-out accuracy stayed at {_share(end)}"
+
+
+def certainty(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """Say whether the two greedy intervals are apart; nothing when one of them is missing."""
+    old, new = (before or {}).get("interval"), (after or {}).get("interval")
+    if old is None or new is None:
+        return ""
+    if old[1] < new[0] or new[1] < old[0]:
+        return "The intervals before and after do not overlap."
+    return "The intervals before and after overlap: this run alone does not show a change."
+
+
+def measures(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Measure]:
+    """Return the rows of the held-out table; a number that was not measured is a dash."""
+    old, new = before or {}, after or {}
+    k = new.get("k", old.get("k", "k"))
+    return [
+        _share_measure("greedy", old, new, "greedy", "interval"),
+        _share_measure("pass@1", old, new, "pass_at_1", "pass_at_1_interval"),
+        _share_measure(f"pass@{k}", old, new, "pass_at_k", "pass_at_k_interval"),
+        _share_measure("truncated", old, new, "truncated_frac", ""),
+        _number_measure("tokens per correct answer", old, new, "tokens_per_correct"),
+        _number_measure("tokens per completion", old, new, "mean_tokens"),
+    ]
+
+
+def _share_measure(label: str, old: Mapping[str, Any], new: Mapping[str, Any], name: str, interval: str) -> Measure:
+    pairs = (("before", old), ("after", new))
+    return Measure(
+        label=label,
+        before=_with_interval(old, name, interval),
+        after=_with_interval(new, name, interval),
+        change=_points(old.get(name), new.get(name)),
+        tracks=tuple((when, *_track(found, name, interval)) for when, found in pairs if found.get(name) is not None),
+    )
+
+
+def _track(found: Mapping[str, Any], name: str, interval: str) -> tuple[float, float, float]:
+    value = found[name]
+    low, high = found.get(interval) or (value, value)
+    return round(100 * low, 2), round(100 * high, 2), round(100 * value, 2)
+
+
+def _with_interval(found: Mapping[str, Any], name: str, interval: str) -> str:
+    value, bounds = found.get(name), found.get(interval)
+    if value is None:
+        return _DASH
+    return _share(value) if bounds is None else f"{_share(value)} [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
+
+
+def _number_measure(label: str, old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> Measure:
+    start, end = old.get(name), new.get(name)
+    change = _DASH if not start or end is None else _minus(f"{100 * (end - start) / start:+.0f} %")
+    return Measure(label=label, before=_number(start), after=_number(end), change=change)
+
+
+def _points(start: float | None, end: float | None) -> str:
+    return _DASH if start is None or end is None else _minus(f"{100 * (end - start):+.1f} points")
+
+
+def _kinds(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    old, new = (before or {}).get("by_kind") or {}, (after or {}).get("by_kind") or {}
+    rows = [(kind, _accuracy(old.get(kind)), _accuracy(new.get(kind))) for kind in sorted({*old, *new})]
+    return [(kind, _share(start), _share(end), _points(start, end)) for kind, start, end in rows[:_MAX_KINDS]]
+
+
+def _accuracy(found: Any) -> float | None:
+    value = found.get("greedy", found.get("pass_at_1")) if isinstance(found, Mapping) else found
+    return value if isinstance(value, int | float) else None
+
+
+def _settings(config_toml: str) -> list[tuple[str, str]]:
+    try:
+        config = tomllib.loads(config_toml)
+    except tomllib.TOMLDecodeError:
+        return [("config.toml", config_toml)]
+    return _flat(config, "")[:_MAX_SETTINGS]
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", _compact(value))]
+    return found
+
+
+def _compact(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _compact_json(value: Any) -> str:
+    return shown(json.dumps(value, ensure_ascii=False), 240)
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _script(text: str) -> Markup:
+    """Mark our own script as safe; a browser reads any line end as LF, and so must the hash."""
+    return Markup(text.replace("\r\n", "\n").replace("\r", "\n"))  # noqa: S704 - our own file and plotly's
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _DASH
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def _as_unit(value: float, unit: str) -> str:
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    return _duration(value) if unit == "seconds" else _number(value)
+
+
+def _share(value: float | None) -> str:
+    return _DASH if value is None else f"{100 * value:.1f} %"
+
+
+def _signed(value: float) -> str:
+    return "0" if value == 0 else _minus(f"{value:+.2f}")
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "−")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
