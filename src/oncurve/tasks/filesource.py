@@ -153,7 +153,7 @@ def _split(records: Sequence[Record], settings: TaskSettings, notes: list[Note])
         count = settings.num_held_out or max(MIN_TASKS, sum(_position(r) < settings.held_out_fraction for r in records))
         held_out_prompts = {record.canonical for record in by_hash[:count]}
         train = [record for record in records if record.canonical not in held_out_prompts]
-    if count > len(candidates):
+    if settings.num_held_out is not None and count > len(candidates):
         raise DataError(
             f"{settings.path}: tasks.num_held_out asks for {count} held-out problems, but there are only "
             f"{len(candidates)}. Lower it."

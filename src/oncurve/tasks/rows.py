@@ -143,6 +143,8 @@ def _message(value: Any, row: Row, column: str) -> Message:
 def _gold_text(value: Any, row: Row, column: str) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     text = repr(value) if is_number else value
+    if text is None:
+        _refuse(row, column, value, "The gold answer is empty: fill it in or remove the row.")
     if not isinstance(text, str):
         _refuse(row, column, value, "A gold answer is text or a finite number: write it as text.")
     if not text.strip():
@@ -167,7 +169,7 @@ def _find_gold(text: str, gold_format: str, row: Row, column: str) -> tuple[str,
 
 def last_boxed(text: str) -> str | None:
     r"""Stripped content of the last ``\boxed{...}``; None when there is no box or the last one is not closed."""
-    starts = [match.end() for match in re.finditer(r"\\f?boxed\s*\{", text)]
+    starts = [match.end() for match in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)]
     if not starts:
         return None
     depth = 1
