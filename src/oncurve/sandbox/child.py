@@ -149,7 +149,7 @@ def supervise(worker: int, request_fd: int, parent: int) -> int:
     """Wait for the end of the parent, of the conversation, or of the worker; then end everything.
 
     Returns:
-        How the worker ended when it ended first: its exit status, or minus the signal; 0 otherwise.
+        When the worker ended first: its exit status, or 128 + the signal; 0 otherwise.
     """
     status = 0
     try:
@@ -158,7 +158,7 @@ def supervise(worker: int, request_fd: int, parent: int) -> int:
         poller.register(request_fd, 0)  # only the hang-up, which poll always reports
         while not poller.poll(POLL_MS) and os.getppid() == parent:
             if (end := os.waitid(os.P_PID, worker, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                status = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+                status = end.si_status if end.si_code == os.CLD_EXITED else 128 + end.si_status
                 break
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except _Stop:
@@ -217,8 +217,7 @@ def main() -> None:
             work(request_fd, reply_fd, target)
         os._exit(0)
     os.close(reply_fd)
-    status = supervise(worker, request_fd, target["parent"])
-    os._exit(status if status >= 0 else 128 - status)
+    os._exit(supervise(worker, request_fd, target["parent"]))
 
 
 if __name__ == "__main__":

@@ -134,10 +134,13 @@ class FunctionWorker:
             self._end()
             return Outcome(cause="timeout", detail=f"no result after {timeout_s:g} s; the process was killed")
         except _EndedError:
-            return Outcome(cause="crash", detail=f"the process died: {_how_it_ended(self._end())}")
+            return Outcome(cause="crash", detail=f"the process died: {_how_it_ended(self._end(own_end_s=2.0))}")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._end()
             return Outcome(cause="crash", detail=f"the process sent no valid reply ({error}) and was killed")
+        except BaseException:  # Ctrl-C: the reply that is still to come must not answer a later request
+            self._end()
+            raise
 
     def _transfer(self, frame: bytes, deadline: float) -> dict[str, Any]:
         process = self._process
@@ -150,18 +153,21 @@ class FunctionWorker:
         reply: dict[str, Any] = json.loads(_read(process.stdout.fileno(), size, deadline))
         return reply
 
-    def _end(self) -> int:
-        """Hang up, wait until the supervisor has ended everything, and return how the worker had ended."""
+    def _end(self, *, own_end_s: float = 0.0) -> int:
+        """Hang up, wait until the supervisor has ended everything, and return its exit status.
+
+        ``own_end_s``: seconds that a supervisor gets to notice by itself how its worker died.
+        """
         process, self._process = self._process, None
         if process is None or process.stdin is None or process.stdout is None:
             return 0
+        if not _has_ended(process, own_end_s):
+            process.stdin.close()
+            process.terminate()
+            if not _has_ended(process, 10.0):
+                process.kill()
+                process.wait()
         process.stdin.close()
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
         process.stdout.close()
         return process.returncode
 
@@ -198,5 +204,16 @@ def _read(fd: int, size: int, deadline: float) -> bytes:
     return bytes(data)
 
 
+def _has_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def _how_it_ended(status: int) -> str:
+    """The supervisor passes on the worker's exit status, a signal as 128 + its number, as shells do."""
+    if status < 0:
+        return f"its supervisor was killed by signal {-status}"
     return f"signal {status - 128}" if status > 128 else f"exit status {status}"

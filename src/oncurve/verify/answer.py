@@ -14,7 +14,7 @@ class AnswerSettings(Settings):
     """Where the answer stands and how it is compared."""
 
     carrier: Carrier = "tag"
-    """``tag``: inside ``<answer>…</answer>``; ``box``: inside ``\\boxed{…}``; ``hash``: after ``####``; ``last_line``."""
+    """``tag``: ``<answer>…</answer>``; ``box``: ``\\boxed{…}``; ``hash``: after ``####``; ``last_line``."""
 
     tag: str = Field("answer", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Name of the tag, for the tag carrier."""

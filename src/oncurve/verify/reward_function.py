@@ -3,7 +3,6 @@
 def reward(prompts, completions, completion_ids, **columns): return [float or None for each completion]
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +11,11 @@ from pydantic import Field
 
 from oncurve.sandbox import FunctionWorker, Limits, Outcome
 from oncurve.types import ConfigError, DataError, Prompt, Settings, Verdict
-from oncurve.verify.items import Item, correct, no_verdict, wrong
+from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
+
+
+MAX_REWARD = 1e30
+"""Largest size of a value: weighted and summed it still fits the learner's float32."""
 
 
 class RewardFunctionSettings(Settings):
@@ -42,7 +45,7 @@ class RewardFunction:
 
     A value is the reward; it is correct from ``correct_at`` on. No verdict: None (``unscored``), an exception
     (``error``), no result in time (``timeout``), the process died (``crash``), NaN, infinity, something that is not
-    a number, or not one value for each completion (``bad_value``).
+    a number of ordinary size, or not one value for each completion (``bad_value``).
 
     Args:
         name: ``path/to/file.py:function``; a relative path starts at ``base_dir``.
@@ -109,8 +112,9 @@ class RewardFunction:
     def _verdict(self, value: Any) -> Verdict:
         if value is None:
             return no_verdict("unscored", f"{self.name} returned None")
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return no_verdict("bad_value", f"{self.name} returned {value!r}, not a finite number or None")
+        if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
+            shown = one_line(repr(value), 60)
+            return no_verdict("bad_value", f"{self.name} returned {shown}, not None or a number within ±{MAX_REWARD:g}")
         evidence = f"{self.name} returned {value}"
         reward = float(value)
         return correct(evidence, reward) if reward >= self.settings.correct_at else wrong(evidence, reward)

@@ -18,7 +18,7 @@ class ComponentSettings(Settings):
     verifier: str = TASK
     """``task`` (the verifier that each task names), a built-in verifier, or ``path/to/file.py:function``."""
 
-    weight: float = 1.0
+    weight: float = Field(1.0, ge=-1e6, le=1e6)
     """Factor of this part in the reward. Negative for a penalty, 0 to record it only."""
 
     options: dict[str, Any] = Field(default_factory=dict)
