@@ -1,6 +1,11 @@
-"""Options that all tests share."""
+"""Options and limits that all tests share."""
 
+import hypothesis
 import pytest
+
+# A busy machine is no reason to fail: a test is stopped by pytest-timeout, not by hypothesis.
+hypothesis.settings.register_profile("oncurve", deadline=None)
+hypothesis.settings.load_profile("oncurve")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

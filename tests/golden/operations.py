@@ -9,6 +9,7 @@ from torch import Tensor
 
 from oncurve import algo
 from oncurve.evaluate import estimators
+from oncurve.verify import compose_rewards
 
 Inputs = Mapping[str, Any]
 Outputs = dict[str, Any]
@@ -370,6 +371,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Outputs]] = {
     "mon.mismatch": mon_mismatch,
     "mon.policy_kl": mon_policy_kl,
     "mon.staleness": mon_staleness,
+    "reward.compose": lambda inputs: {"rewards": list(compose_rewards(inputs["components"], inputs["weights"]))},
     "stat.whiten": stat_whiten,
 }
 """What this package can check. A name that is missing here is reported as skipped."""

@@ -80,7 +80,7 @@ def length_stats(lengths: Tensor, advantages: Tensor, is_truncated: Tensor, is_c
     """Summarise how long completions are, and whether length pays.
 
     Args:
-        lengths: [B] tokens, > 0 completions.
+        lengths: [B] tokens of each completion.
         advantages: [B].
         is_truncated: [B] bool, True when no terminator was sampled (not when the length equals the limit).
         is_correct: [B] bool.
@@ -89,6 +89,8 @@ def length_stats(lengths: Tensor, advantages: Tensor, is_truncated: Tensor, is_c
         ValueError: the shapes differ or the batch is empty.
     """
     require_same_shape(lengths=lengths, advantages=advantages, is_truncated=is_truncated, is_correct=is_correct)
+    if len(lengths) == 0:
+        raise ValueError("lengths must be a non-empty [B]: there is no completion to summarise")
     tokens = lengths.detach().double()
     p10, p50, p90 = torch.quantile(tokens, tokens.new_tensor([0.1, 0.5, 0.9])).tolist()
     return LengthStats(

@@ -25,7 +25,7 @@ class Formula:
     symbols: Mapping[str, str]
 
     def __str__(self) -> str:
-        names = "; ".join(f"{symbol} = {name}" for symbol, name in self.symbols.items())
+        names = "; ".join(f"{symbol}={name}" for symbol, name in self.symbols.items())
         return "\n".join([self.text, "", "gradient", self.gradient, "", "in code", _wrap(names)])
 
 
@@ -50,20 +50,18 @@ def describe_objective(settings: ObjectiveSettings, *, group_size: int, max_toke
             f"a formula needs group_size >= 2 and max_tokens >= 1, got {group_size} and {max_tokens}. "
             "A group of one has no baseline."
         )
-    lines = [
-        "minimise",
-        f"  L = {_aggregation(settings, max_tokens)} [ {_token_loss(settings)} ]{_entropy_bonus(settings)}",
-        "where",
+    definitions = [
         *_ratio_lines(settings, temperature),
         *_advantage_lines(settings, group_size),
         *_kl_lines(settings),
         *_entropy_lines(settings, temperature),
         *_batch_lines(settings, group_size, max_tokens),
     ]
+    loss = f"L = {_aggregation(settings, max_tokens)} [ {_token_loss(settings)} ]{_entropy_bonus(settings)}"
     statements = [_clip_statement(settings), _advantage_statement(settings), _kl_statement(settings)]
     return Formula(
-        text="\n".join(lines),
-        gradient="\n".join(_wrap(statement) for statement in statements),
+        text="\n".join(["minimise", _wrap(loss), "where", *map(_wrap, definitions)]),
+        gradient="\n".join(map(_wrap, statements)),
         symbols=_symbols(settings),
     )
 
@@ -89,10 +87,10 @@ def _entropy_bonus(settings: ObjectiveSettings) -> str:
 
 def _ratio_lines(settings: ObjectiveSettings, temperature: float) -> list[str]:
     return [
-        f"  ρᵢₜ = exp(lᵢₜ − oldᵢₜ), the log-ratio clamped to ±{MAX_LOG_RATIO:g}",
-        f"  l, old{', ref' if settings.needs_reference else ''} = log-probs of the sampled tokens at "
+        f"ρᵢₜ = exp(lᵢₜ − oldᵢₜ), the log-ratio clamped to ±{MAX_LOG_RATIO:g}",
+        f"l, old{', ref' if settings.needs_reference else ''} = log-probs of the sampled tokens at "
         f"temperature {temperature!r}",
-        f"  clip(ρ) = ρ limited to [1 − {settings.clip_low!r}, 1 + {settings.clip_high!r}]; no dual clip",
+        f"clip(ρ) = ρ limited to [1 − {settings.clip_low!r}, 1 + {settings.clip_high!r}]; no dual clip",
     ]
 
 
@@ -102,35 +100,33 @@ def _advantage_lines(settings: ObjectiveSettings, group_size: int) -> list[str]:
     if advantage.estimator == "group_zscore":
         divisor = "G" if advantage.ddof == 0 else "G − 1"
         lines = [
-            f"  Aᵢ = ({reward}ᵢ − mean {reward}) / (std {reward} + {advantage.std_eps!r}) over its group",
-            f"  std divides by {divisor} = {group_size - advantage.ddof} (ddof {advantage.ddof})",
+            f"Aᵢ = ({reward}ᵢ − mean {reward}) / (std {reward} + {advantage.std_eps!r}) over its group",
+            f"std divides by {divisor} = {group_size - advantage.ddof} (ddof {advantage.ddof})",
         ]
     elif advantage.estimator == "group_mean":
-        lines = [f"  Aᵢ = {reward}ᵢ − mean {reward} over its group, not divided by a std"]
+        lines = [f"Aᵢ = {reward}ᵢ − mean {reward} over its group, not divided by a std"]
     else:
-        lines = [f"  Aᵢ = {reward}ᵢ − mean {reward} over the {group_size - 1} others of its group, no std"]
+        lines = [f"Aᵢ = {reward}ᵢ − mean {reward} over the {group_size - 1} others of its group, no std"]
     if reward == "r̃":
-        lines.append(f"  r̃ᵢ = rᵢ − {settings.kl_coef!r} · Σₜ {settings.kl_estimator}ᵢₜ, with oldᵢₜ in place of lᵢₜ")
+        lines.append(f"r̃ᵢ = rᵢ − {settings.kl_coef!r} · Σₜ {settings.kl_estimator}ᵢₜ, with oldᵢₜ in place of lᵢₜ")
     return [
         *lines,
-        f"  Aᵢ = 0 exactly if max − min of {reward} in the group is at most {advantage.tolerance!r}",
-        "  a completion without verdict is outside the mean and the std and has Aᵢ = 0; no whitening",
+        f"Aᵢ = 0 exactly if max − min of {reward} in the group is at most {advantage.tolerance!r}",
+        "a completion without verdict is outside the mean and the std and has Aᵢ = 0; no whitening",
     ]
 
 
 def _kl_lines(settings: ObjectiveSettings) -> list[str]:
     if not settings.needs_reference:
-        return ["  no KL to the reference (kl_coef 0)"]
+        return ["no KL to the reference (kl_coef 0)"]
     value = {"k1": "d", "k2": "d²/2", "k3": "exp(−d) − 1 + d"}[settings.kl_estimator]
-    return [
-        f"  {settings.kl_estimator}ᵢₜ = {value} with d = lᵢₜ − refᵢₜ; ref = the policy before the first step, frozen"
-    ]
+    return [f"{settings.kl_estimator}ᵢₜ = {value} with d = lᵢₜ − refᵢₜ; ref = the policy before the first step, frozen"]
 
 
 def _entropy_lines(settings: ObjectiveSettings, temperature: float) -> list[str]:
     if settings.entropy_coef == 0:
-        return ["  no entropy bonus (entropy_coef 0)"]
-    return [f"  H = 1/(Σᵢ Lᵢ) · Σᵢ Σₜ entropy of softmax(logitsᵢₜ / {temperature!r}), over the whole vocabulary"]
+        return ["no entropy bonus (entropy_coef 0)"]
+    return [f"H = 1/(Σᵢ Lᵢ) · Σᵢ Σₜ entropy of softmax(logitsᵢₜ / {temperature!r}), over the whole vocabulary"]
 
 
 def _batch_lines(settings: ObjectiveSettings, group_size: int, max_tokens: int) -> list[str]:
@@ -146,10 +142,10 @@ def _batch_lines(settings: ObjectiveSettings, group_size: int, max_tokens: int) 
         else "truncated completions are trained like the others"
     )
     return [
-        f"  B completions of N prompts in the step, G = {group_size} a prompt; Lᵢ trained tokens, at most {max_tokens}",
-        f"  {groups}",
-        f"  {truncated}",
-        "  every sum runs over the whole optimiser step, never over a micro-batch",
+        f"B completions of N prompts in the step, G = {group_size} a prompt; Lᵢ trained tokens, at most {max_tokens}",
+        groups,
+        truncated,
+        "every sum runs over the whole optimiser step, never over a micro-batch",
     ]
 
 
@@ -193,7 +189,7 @@ def _kl_statement(settings: ObjectiveSettings) -> str:
 
 def _symbols(settings: ObjectiveSettings) -> Mapping[str, str]:
     symbols = {"lᵢₜ": "logprobs", "oldᵢₜ": "old_logprobs", "ρᵢₜ": "importance_ratio", "Aᵢ": "group_advantages"}
-    symbols |= {"1/…": "sequence_weights", "min, clip": "clipped_surrogate"}
+    symbols |= {"1/…": "sequence_weights", "min(…)": "clipped_surrogate"}
     if settings.needs_reference:
         symbols |= {"refᵢₜ": "ref_logprobs", f"{settings.kl_estimator}ᵢₜ": "kl_estimate"}
     if settings.entropy_coef > 0:
@@ -206,4 +202,6 @@ def _has_kl_in(settings: ObjectiveSettings, placement: str) -> bool:
 
 
 def _wrap(text: str) -> str:
-    return fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+    return fill(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
