@@ -1,8 +1,12 @@
 import json
 import math
+import os
 import resource
 import shutil
+import sys
+import time
 from pathlib import Path
+from subprocess import PIPE, Popen  # noqa: TID251 - a kill needs a process
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -401,3 +405,41 @@ def test_metrics_lines_are_json_for_everybody(tmp_path):
     run = build_run(tmp_path / "run", num_steps=3)
     for line in (run.path / "metrics.jsonl").read_text().splitlines():
         assert json.loads(line)["seconds/rollout"] > 0
+
+
+# a real kill
+
+_WRITER = """
+import sys
+from pathlib import Path
+from run_builder import create_run
+from test_run_folder import continue_run
+from oncurve.report import RunFolder
+run = create_run(Path(sys.argv[1]))
+for step in range(10_000):
+    continue_run(run, step, step)
+    if step % 7 == 6:
+        run.seal(is_final=True)
+        run.rewind(step + 1)
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("instant", range(5))
+def test_a_killed_run_continues_to_the_same_bytes(tmp_path, instant):
+    killed = tmp_path / "killed"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    with Popen([sys.executable, "-c", _WRITER, str(killed)], stdout=PIPE, env=environment) as writer:
+        while int(writer.stdout.readline()) < 8 + instant:  # then at any place within a step
+            pass
+        time.sleep(0.007 * instant)
+        writer.kill()
+        last = int((b"0\n" + writer.stdout.read()).splitlines()[-1])
+    run = RunFolder.open(killed)
+    reached = max(last, 8 + instant)
+    assert list(count_rollouts(run))[:reached] == list(range(reached))
+    run.rewind(reached - 3)
+    continue_run(run, reached - 3, reached)
+    whole = create_run(tmp_path / "whole")
+    continue_run(whole, 0, reached)
+    assert every_file(run.path) == every_file(whole.path)

@@ -11,7 +11,7 @@ from typing import Any
 
 from oncurve.report.readers import evaluation_files, read_document, read_text, run_path
 from oncurve.report.rollouts import RolloutStore
-from oncurve.report.storage import LineFile, plain, storage_errors, sync_path, well_formed, write_text
+from oncurve.report.storage import LineFile, plain, remove_leftovers, storage_errors, sync_path, well_formed, write_text
 from oncurve.types import Group, RunError
 
 
@@ -177,6 +177,8 @@ class RunFolder:
                 with storage_errors(path, "remove"):
                     path.unlink()
         self._rollouts.rewind(step)
+        for folder in (self._evaluations, self._rollouts.folder):
+            remove_leftovers(folder)
         self._last_step = None
 
     def sync(self) -> None:

@@ -67,6 +67,13 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a killed writer left in a folder. Raises StorageError."""
+    with storage_errors(folder, "clean"):
+        for temporary in folder.glob(".*.tmp"):
+            temporary.unlink()
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a whole file by ``text``, UTF-8, newlines untouched. Raises StorageError."""
     with replacing(path) as temporary:
