@@ -13,7 +13,6 @@ from oncurve.sandbox import FunctionWorker, Limits, Outcome
 from oncurve.types import ConfigError, DataError, Prompt, Settings, Verdict
 from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
 
-
 MAX_REWARD = 1e30
 """Largest size of a value: weighted and summed it still fits the learner's float32."""
 
