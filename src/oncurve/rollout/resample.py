@@ -43,9 +43,14 @@ def collect_informative(
         At most P informative groups, in the order they were collected, and the others set aside. It may hold fewer
         than P, even none, when the budget ends.
 
+    Raises:
+        ValueError: num_prompts is below 1.
+
     Source:
         Dynamic sampling of DAPO, arXiv:2503.14476, section 3.2.
     """
+    if num_prompts < 1:
+        raise ValueError(f"num_prompts must be at least 1, got {num_prompts}")
     rounds: list[Rollout] = []
     kept: list[Group] = []
     aside: list[Group] = []

@@ -1,0 +1,207 @@
+"""How the engine runs: what goes through the model, what it refuses, and the distribution it samples from."""
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from scipy.stats import chisquare
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from oncurve.model import Policy, fresh_embedded_policy
+from oncurve.rollout import Request, TorchEngine
+from oncurve.rollout.forward import Forward
+from oncurve.types import DataError, FinishReason, ModelError, NumericsError, Sampling, derive_seed
+
+PROMPT = (10, 11, 12)
+
+
+def requests(prompts: list[tuple[int, ...]], group_size: int) -> list[Request]:
+    return [
+        Request(task_id=f"t{place}", index=index, prompt_ids=prompt, seed=derive_seed("engine", place, index))
+        for place, prompt in enumerate(prompts)
+        for index in range(group_size)
+    ]
+
+
+def passes_of(policy: Policy, *, max_rows: int, asked: list[Request], max_tokens: int) -> list[tuple[int, ...]]:
+    """Shapes [rows, columns] of the ids that go through the model."""
+    shapes: list[tuple[int, ...]] = []
+    handle = policy.model.register_forward_pre_hook(
+        lambda _module, _args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    TorchEngine(policy, max_rows=max_rows).generate(asked, Sampling(max_tokens=max_tokens), policy_version=0)
+    handle.remove()
+    return shapes
+
+
+def full_pass_logprobs(
+    policy: Policy, prompt: tuple[int, ...], tokens: tuple[int, ...], *, temperature: float = 1.0
+) -> torch.Tensor:
+    ids = torch.tensor([prompt + tokens])
+    with torch.no_grad():
+        logits = policy.model.eval()(input_ids=ids).logits[0, len(prompt) - 1 : -1].float()
+    return (logits / temperature).log_softmax(-1).gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+
+
+def test_a_distinct_prompt_is_prefilled_once_even_when_its_group_comes_in_waves():
+    policy = fresh_embedded_policy(0)
+    prompts = [PROMPT, (20, 21), PROMPT]  # the third task asks the first one's question
+    shapes = passes_of(policy, max_rows=3, asked=requests(prompts, 4), max_tokens=4)
+    assert sum(rows for rows, columns in shapes if columns > 1) == 2
+    assert max(rows for rows, columns in shapes if columns == 1) == 3
+
+
+def test_ended_rows_leave_the_batch_and_waiting_ones_take_their_place():
+    policy = fresh_embedded_policy(0)
+    policy.terminators = frozenset(range(20))  # 20 of 57 tokens: a row lives for 3 tokens on average
+    asked = requests([PROMPT], 64)
+    sizes = [rows for rows, columns in passes_of(policy, max_rows=64, asked=asked, max_tokens=30) if columns == 1]
+    assert sizes[0] == 64
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] <= 8
+    refilled = [rows for rows, columns in passes_of(policy, max_rows=16, asked=asked, max_tokens=30) if columns == 1]
+    # 64 rows of about 3 tokens are 192 row-steps, 12 steps of 16 rows if no row ever waited or idled; in waves of 16,
+    # each as long as its longest row, they would be about 4 * 8 steps.
+    assert len(refilled) < 28
+
+
+def test_a_long_completion_outgrows_its_first_cache():
+    policy = fresh_embedded_policy(1)
+    policy.terminators = frozenset({0})
+    (long,) = TorchEngine(policy, max_rows=1).generate(
+        requests([PROMPT], 1), Sampling(max_tokens=125, temperature=0.3), policy_version=0
+    )
+    assert len(long.token_ids) > 3 + 64
+    expected = full_pass_logprobs(policy, PROMPT, long.token_ids, temperature=0.3)
+    torch.testing.assert_close(torch.tensor(long.old_logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_first_tokens_follow_the_softmax_of_the_policy():
+    policy = fresh_embedded_policy(2)
+    policy.model.lm_head.weight.data.mul_(20)  # far from uniform
+    num_draws = 20_000
+    drawn = TorchEngine(policy, max_rows=num_draws).generate(
+        requests([PROMPT], num_draws), Sampling(max_tokens=1, temperature=1.5), policy_version=0
+    )
+    counts = torch.bincount(torch.tensor([completion.token_ids[0] for completion in drawn]), minlength=57)
+    with torch.no_grad():
+        logits = policy.model(input_ids=torch.tensor([PROMPT])).logits[0, -1]
+    expected = torch.softmax(logits.double() / 1.5, -1) * num_draws
+    assert expected.max() > 3 * expected.min()
+    assert chisquare(counts.numpy(), expected.numpy()).pvalue > 0.01
+
+
+def test_dropout_is_off_while_sampling_and_the_mode_is_restored():
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=57, n_positions=64, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.5)
+    embedded = fresh_embedded_policy(0)
+    policy = Policy(
+        model=GPT2LMHeadModel(config), tokenizer=embedded.tokenizer, terminators=frozenset({0}), context_length=64
+    )
+    policy.model.train()
+    (completion,) = TorchEngine(policy, max_rows=4).generate(
+        requests([PROMPT], 1), Sampling(max_tokens=8), policy_version=0
+    )
+    assert policy.model.training
+    expected = full_pass_logprobs(policy, PROMPT, completion.token_ids)
+    torch.testing.assert_close(torch.tensor(completion.old_logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_an_adapter_takes_part():
+    policy = fresh_embedded_policy(0)
+    asked = requests([PROMPT], 6)
+    plain = TorchEngine(policy, max_rows=8).generate(asked, Sampling(max_tokens=8), policy_version=0)
+    torch.manual_seed(0)
+    policy.model = get_peft_model(
+        policy.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, fan_in_fan_out=True)
+    )
+    adapted = TorchEngine(policy, max_rows=8).generate(asked, Sampling(max_tokens=8), policy_version=0)
+    assert [completion.token_ids for completion in adapted] != [completion.token_ids for completion in plain]
+    for completion in adapted:
+        expected = full_pass_logprobs(policy, PROMPT, completion.token_ids)
+        torch.testing.assert_close(torch.tensor(completion.old_logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_bfloat16_weights_give_float32_logprobs_near_those_of_a_full_pass():
+    policy = fresh_embedded_policy(0)
+    policy.model.to(torch.bfloat16)
+    for completion in TorchEngine(policy, max_rows=8).generate(
+        requests([PROMPT, PROMPT[:1]], 4), Sampling(max_tokens=16), policy_version=0
+    ):
+        expected = full_pass_logprobs(policy, completion.prompt_ids, completion.token_ids)
+        gap = (torch.tensor(completion.old_logprobs) - expected).abs()
+        assert gap.mean() < 0.01  # bfloat16 keeps 8 bits: logits of size 0.5 are off by about 0.002
+        assert gap.max() > 0
+
+
+def test_the_step_takes_the_live_weights():
+    policy = fresh_embedded_policy(0)
+    engine = TorchEngine(policy, max_rows=8)
+    before = engine.generate(requests([PROMPT], 4), Sampling(max_tokens=8), policy_version=0)
+    with torch.no_grad():
+        policy.model.transformer.h[0].mlp.c_fc.weight.add_(
+            torch.randn_like(policy.model.transformer.h[0].mlp.c_fc.weight)
+        )
+    after = engine.generate(requests([PROMPT], 4), Sampling(max_tokens=8), policy_version=1)
+    assert [completion.old_logprobs for completion in before] != [completion.old_logprobs for completion in after]
+
+
+def test_no_request_gives_no_completion():
+    assert TorchEngine(fresh_embedded_policy(0), max_rows=2).generate([], Sampling(), policy_version=0) == []
+
+
+@pytest.mark.parametrize(("prompt_length", "num_sampled"), [(126, 2), (127, 1)], ids=["room for two", "room for one"])
+def test_a_prompt_that_nearly_fills_the_context_leaves_the_rest(prompt_length, num_sampled):
+    policy = fresh_embedded_policy(0)
+    policy.terminators = frozenset({56})
+    (completion,) = TorchEngine(policy, max_rows=2).generate(
+        requests([(5,) * prompt_length], 1), Sampling(max_tokens=9), policy_version=0
+    )
+    assert len(completion.token_ids) == num_sampled
+    assert completion.finish_reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("prompt_length", [128, 500])
+def test_a_prompt_that_fills_the_context_is_named_with_lengths_and_remedy(prompt_length):
+    engine = TorchEngine(fresh_embedded_policy(0), max_rows=2)
+    asked = requests([PROMPT, (5,) * prompt_length], 1)
+    with pytest.raises(DataError, match=rf"task t1.* {prompt_length} tokens.*context of 128.*at most 127.*Shorten"):
+        engine.generate(asked, Sampling(), policy_version=0)
+
+
+def test_an_empty_prompt_is_named():
+    with pytest.raises(DataError, match="task t0: the prompt has no tokens"):
+        TorchEngine(fresh_embedded_policy(0), max_rows=2).generate(requests([()], 1), Sampling(), policy_version=0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_broken_weights_are_an_error_that_names_the_task(value):
+    policy = fresh_embedded_policy(0)
+    policy.model.transformer.ln_f.bias.data[0] = value
+    with pytest.raises(NumericsError, match=r"NaN or inf in 2 of 2 rows, first in completion 0 of task t0.*learner.lr"):
+        TorchEngine(policy, max_rows=2).generate(requests([PROMPT], 2), Sampling(), policy_version=0)
+
+
+def test_max_rows_and_a_model_without_a_cache_are_refused():
+    policy = fresh_embedded_policy(0)
+    with pytest.raises(ValueError, match="max_rows must be at least 1, got 0"):
+        TorchEngine(policy, max_rows=0)
+
+    class NoCache(GPT2LMHeadModel):
+        def forward(self, input_ids):
+            return super().forward(input_ids)
+
+    with pytest.raises(ModelError, match=r"NoCache takes no key/value cache.*model.path"):
+        Forward(NoCache(policy.model.config))
+
+
+def test_reused_memory_does_not_leak_into_padding():
+    policy = fresh_embedded_policy(0)
+    prompts = [PROMPT, (4,) * 20, (6,) * 11]
+    torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
+    try:
+        completions = TorchEngine(policy, max_rows=5).generate(
+            requests(prompts, 4), Sampling(max_tokens=12), policy_version=0
+        )
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(completions) == 12
