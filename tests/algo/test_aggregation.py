@@ -24,7 +24,12 @@ AGGREGATIONS = ("seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "cons
 )
 def test_weights_on_paper(aggregation: str, expected: list[float]) -> None:
     found = sequence_weights(LENGTHS, GROUPS, aggregation, max_tokens=10)  # type: ignore[arg-type]
-    assert found.tolist() == pytest.approx(expected)
+    assert found.dtype is torch.float64
+    assert found.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_run_of_one_token_completions_is_fine() -> None:
+    assert sequence_weights(torch.tensor([1, 1]), torch.tensor([0, 0]), "constant", max_tokens=1).tolist() == [0.5, 0.5]
 
 
 def test_the_aggregation_decides_the_sign() -> None:
