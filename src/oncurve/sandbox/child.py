@@ -10,8 +10,6 @@ or the worker dies, and ends all its descendants first. It runs no foreign code,
 worker dies with the supervisor (parent-death signal).
 """
 
-import asyncio
-import ctypes
 import importlib.util
 import inspect
 import json
@@ -79,6 +77,8 @@ def answer(function: Callable[..., Any], arguments: dict[str, Any]) -> bytes:
     try:
         result = function(**accepted(function, arguments))
         if inspect.isawaitable(result):
+            import asyncio  # here, since it would be a third of the start-up time of every worker
+
             result = asyncio.run(_finish(result))
         return encode_frame({"value": result}, default=plain)
     except BaseException as error:  # noqa: BLE001  the border: the failure is reported as data
@@ -198,6 +198,8 @@ def children() -> list[int]:
 def prctl(option: int, value: int) -> None:
     """Set an attribute of this process; systems other than Linux have none."""
     if sys.platform == "linux":
+        import ctypes  # not needed by the parent, which imports this file for its frames
+
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
