@@ -4,6 +4,8 @@ LayerNorm, GELU and learned positions have fused CPU kernels in torch; RMSNorm w
 size is about 1.8 times slower. The tags are single tokens, so that a completion of the embedded task stays short.
 """
 
+from pathlib import Path
+
 import torch
 from tokenizers import Regex, Tokenizer
 from tokenizers.decoders import Fuse
@@ -20,13 +22,18 @@ CHARACTERS = "0123456789+-*/=()., :;?!abcdefghijklmnopqrstuvwxyz\n"
 CONTEXT_LENGTH = 128
 
 
+def embedded_directory() -> Path:
+    """Where the warm-started embedded model lies: package data that ``oncurve sft`` makes."""
+    return Path(__file__).parent / "data" / "embedded"
+
+
 def character_tokenizer() -> PreTrainedTokenizerFast:
     """One token per character, one per tag. ``<end>`` ends a completion and pads."""
     words = [END, UNKNOWN, *TAGS, *CHARACTERS]
     tokenizer = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = Split(Regex(r"</?(?:think|answer)>|."), behavior="isolated")
     tokenizer.decoder = Fuse()
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=END,
@@ -39,7 +46,7 @@ def character_tokenizer() -> PreTrainedTokenizerFast:
 def fresh_embedded_policy(seed: int, *, width: int = 128, num_layers: int = 3, num_heads: int = 4) -> Policy:
     """The embedded model with random weights drawn from ``seed``; the global random state is left as it was."""
     tokenizer = character_tokenizer()
-    end = int(tokenizer.eos_token_id)  # type: ignore[arg-type]
+    end = int(tokenizer.eos_token_id)
     config = GPT2Config(
         vocab_size=len(tokenizer),
         n_positions=CONTEXT_LENGTH,
@@ -56,5 +63,5 @@ def fresh_embedded_policy(seed: int, *, width: int = 128, num_layers: int = 3, n
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GPT2LMHeadModel(config)
-    model.eval()
+    model.train(False)
     return Policy(model=model, tokenizer=tokenizer, terminators=frozenset({end}), context_length=CONTEXT_LENGTH)

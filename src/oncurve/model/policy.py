@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from oncurve.types import Prompt
+from oncurve.types import ModelError, Prompt
 
 
 @dataclass(kw_only=True, slots=True)
@@ -21,14 +23,25 @@ class Policy:
     """Every id that ends a completion: of the tokenizer, the generation config and the chat template."""
     context_length: int
     """Most positions the model can attend to, prompt and completion together."""
+    adapter: PeftModel | None = None
+    """The LoRA adapter whose matrices sit inside ``model``; None when every weight is trained."""
 
     def encode_prompt(self, prompt: Prompt) -> tuple[int, ...]:
-        """Token ids of a prompt. Chat messages go through the chat template, with the assistant's turn opened."""
+        """Token ids of a prompt. Chat messages go through the chat template, with the assistant's turn opened.
+
+        Raises:
+            ModelError: the prompt is chat messages and the tokenizer has no chat template.
+        """
         if isinstance(prompt, str):
             return tuple(self.tokenizer.encode(prompt, add_special_tokens=True))
+        if not self.tokenizer.chat_template:
+            raise ModelError(
+                "This prompt is a list of chat messages, but the model's tokenizer has no chat template. "
+                "Give the prompt as plain text, or use an instruction-tuned model."
+            )
         messages = [{"role": message.role, "content": message.content} for message in prompt]
         ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        return tuple(int(token) for token in ids)
+        return tuple(cast("list[int]", ids))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of sampled ids without special tokens, for verifiers and people. Never encoded again."""

@@ -1,0 +1,48 @@
+"""Which precision a model runs in, and which attention code goes with it."""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+SMALL_MODEL_PARAMETERS = 20_000_000
+"""Below this, rounding costs more than the faster arithmetic gains: float32."""
+
+_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_FLAG_LINES = ("flags", "Features")  # x86, ARM
+
+
+def cpu_has_bfloat16(cpuinfo: str) -> bool:
+    """True when the processor multiplies bfloat16 in hardware.
+
+    Args:
+        cpuinfo: text in the format of Linux' ``/proc/cpuinfo``. Only its first list of flags is read; text without
+            one (another system) gives False.
+    """
+    for line in cpuinfo.splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() in _FLAG_LINES:
+            return not _BFLOAT16_FLAGS.isdisjoint(flags.split())
+    return False
+
+
+def read_cpuinfo() -> str:
+    """The processor's description on Linux, an empty text elsewhere."""
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def choose_dtype(
+    requested: Literal["auto", "float32", "bfloat16"], *, num_parameters: int, has_bfloat16: bool
+) -> torch.dtype:
+    """Resolve ``model.dtype``: what was asked for; for auto, bfloat16 if it is fast here and the model is not small."""
+    if requested == "auto":
+        return torch.bfloat16 if has_bfloat16 and num_parameters >= SMALL_MODEL_PARAMETERS else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[requested]
+
+
+def choose_attention(requested: Literal["auto", "sdpa", "eager"], dtype: torch.dtype) -> str:
+    """Resolve ``model.attention``. On a CPU the backward of fused attention is slow in bfloat16 and fast in float32."""
+    if requested == "auto":
+        return "eager" if dtype is torch.bfloat16 else "sdpa"
+    return requested

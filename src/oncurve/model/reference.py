@@ -1,0 +1,88 @@
+"""The reference: the policy as the run started, frozen. The KL term measures how far training has moved from it."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from oncurve.model.load import load_policy
+from oncurve.model.policy import Policy
+from oncurve.model.settings import ModelSettings
+from oncurve.types import ModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """The starting weights: a frozen copy, or the live model with its LoRA adapter switched off."""
+
+    model: PreTrainedModel
+    adapter: PeftModel | None = None
+
+    @contextmanager
+    def weights(self) -> Iterator[PreTrainedModel]:
+        """The model with the reference weights, in eval mode and without gradients; afterwards all is as before.
+
+        With LoRA this *is* the live model, so the policy must not be used inside the block.
+        """
+        was_training = self.model.training
+        self.model.train(False)
+        try:
+            with torch.no_grad():
+                if self.adapter is None:
+                    yield self.model
+                else:
+                    with self.adapter.disable_adapter():
+                        yield self.model
+        finally:
+            self.model.train(was_training)
+
+
+def reference_of(policy: Policy) -> Reference:
+    """The reference of a policy that has not been trained yet.
+
+    With LoRA nothing is copied: the frozen weights are the reference. Without, the copy costs the model's memory again.
+    """
+    if policy.adapter is not None:
+        return Reference(model=policy.model, adapter=policy.adapter)
+    model = copy.deepcopy(policy.model).train(False).requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.grad = None
+    return Reference(model=model)
+
+
+def rebuild_reference(settings: ModelSettings, policy: Policy, *, seed: int, fingerprint: str) -> Reference:
+    """The same reference for a run that is resumed: from the starting directory, never from a checkpoint.
+
+    Args:
+        settings: those the run was started with.
+        policy: the restored policy.
+        seed: the run's.
+        fingerprint: ``weights_fingerprint`` of the reference when the run started.
+
+    Raises:
+        ModelError: the starting directory is gone or holds other weights by now.
+    """
+    reference = reference_of(policy if policy.adapter is not None else load_policy(settings, seed=seed))
+    found = weights_fingerprint(reference)
+    if found != fingerprint:
+        raise ModelError(
+            f"The weights behind model.path = {settings.path!r} changed since the run started (fingerprint {found}, "
+            f"then {fingerprint}), so its reference policy is lost. Restore them, or start a new run from a checkpoint."
+        )
+    return reference
+
+
+def weights_fingerprint(reference: Reference) -> str:
+    """A hash of the reference weights: equal exactly when names, precision and every bit are equal."""
+    digest = blake2b(digest_size=16)
+    for name, parameter in reference.model.named_parameters():
+        if reference.adapter is not None and parameter.requires_grad:
+            continue  # the adapter's matrices are not part of the reference
+        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}".encode())
+        digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,40 @@
+"""Which precision and which attention code."""
+
+import pytest
+import torch
+
+from oncurve.model.precision import SMALL_MODEL_PARAMETERS, choose_attention, choose_dtype, cpu_has_bfloat16
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "expected"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 avx512vl\n", True),
+        ("processor\t: 0\nflags\t\t: fpu amx_bf16\n", True),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16 i8mm\n", True),
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512f\n", False),
+        ("model name\t: avx512_bf16 in name only\nflags\t\t: fpu\nbugs\t: avx512_bf16\n", False),
+        ("", False),
+    ],
+)
+def test_the_flags_of_the_processor_decide(cpuinfo: str, expected: bool) -> None:
+    assert cpu_has_bfloat16(cpuinfo) is expected
+
+
+def test_auto_is_bfloat16_only_where_it_is_fast_and_the_model_is_not_small() -> None:
+    small, large = SMALL_MODEL_PARAMETERS - 1, SMALL_MODEL_PARAMETERS
+    assert choose_dtype("auto", num_parameters=large, has_bfloat16=True) is torch.bfloat16
+    assert choose_dtype("auto", num_parameters=small, has_bfloat16=True) is torch.float32
+    assert choose_dtype("auto", num_parameters=large, has_bfloat16=False) is torch.float32
+
+
+def test_a_stated_precision_is_taken_as_it_is() -> None:
+    assert choose_dtype("bfloat16", num_parameters=1, has_bfloat16=False) is torch.bfloat16
+    assert choose_dtype("float32", num_parameters=10**12, has_bfloat16=True) is torch.float32
+
+
+def test_a_stated_attention_is_taken_as_it_is() -> None:
+    assert choose_attention("sdpa", torch.bfloat16) == "sdpa"
+    assert choose_attention("eager", torch.float32) == "eager"
+    assert choose_attention("auto", torch.bfloat16) == "eager"
+    assert choose_attention("auto", torch.float32) == "sdpa"

@@ -1,0 +1,108 @@
+"""The reference stays where the run started, also when the run is resumed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from oncurve.model import (
+    LoraSettings,
+    ModelSettings,
+    Policy,
+    load_policy,
+    rebuild_reference,
+    reference_of,
+    restore_policy,
+    save_policy,
+    weights_fingerprint,
+)
+from oncurve.types import ModelError
+from tests.model.directories import save_llama
+from tests.model.test_save import logits, move, snapshot
+
+KINDS = pytest.mark.parametrize("lora", [None, LoraSettings(rank=4, dropout=0.5)])
+
+
+def started(directory: Path, lora: LoraSettings | None) -> tuple[ModelSettings, Policy]:
+    settings = ModelSettings(path=str(directory), lora=lora)
+    return settings, load_policy(settings, seed=0)
+
+
+@KINDS
+def test_training_moves_the_policy_and_not_the_reference(llama_directory: Path, lora: LoraSettings | None) -> None:
+    _, policy = started(llama_directory, lora)
+    before = logits(policy.model)
+    reference = reference_of(policy)
+    move(policy)
+    with reference.weights() as model:
+        assert torch.equal(logits(model), before)
+    assert not torch.equal(logits(policy.model), before)
+
+
+@KINDS
+def test_after_the_block_everything_is_as_before(llama_directory: Path, lora: LoraSettings | None) -> None:
+    _, policy = started(llama_directory, lora)
+    reference = reference_of(policy)
+    policy.model.train()
+    before = snapshot(policy)
+    with reference.weights() as model:
+        assert not model.training
+        assert not model(torch.tensor([[1, 2]])).logits.requires_grad
+    with pytest.raises(IndexError), reference.weights() as model:
+        model(torch.tensor([[10_000]]))  # no such token
+    after = snapshot(policy)
+    assert after["modes"] == before["modes"]
+    assert after["trained"] == before["trained"]
+    assert torch.is_grad_enabled()
+
+
+def test_with_lora_nothing_is_copied_and_without_everything_is_frozen(llama_directory: Path) -> None:
+    _, policy = started(llama_directory, LoraSettings())
+    assert reference_of(policy).model is policy.model
+    _, policy = started(llama_directory, None)
+    policy.model(torch.tensor([[1, 2]])).logits.sum().backward()
+    reference = reference_of(policy)
+    assert reference.model is not policy.model
+    assert not any(parameter.requires_grad for parameter in reference.model.parameters())
+    assert all(parameter.grad is None for parameter in reference.model.parameters())
+
+
+@KINDS
+def test_a_resumed_run_measures_from_the_same_reference(
+    tmp_path: Path, llama_directory: Path, lora: LoraSettings | None
+) -> None:
+    settings, policy = started(llama_directory, lora)
+    start = logits(policy.model)
+    fingerprint = weights_fingerprint(reference_of(policy))
+    move(policy)
+    save_policy(policy, tmp_path)
+    restored = restore_policy(settings, tmp_path, seed=0)
+    reference = rebuild_reference(settings, restored, seed=0, fingerprint=fingerprint)
+    with reference.weights() as model:
+        assert torch.equal(logits(model), start)
+    assert torch.equal(logits(restored.model), logits(policy.model))
+
+
+@KINDS
+def test_a_starting_directory_that_changed_is_refused(tmp_path: Path, lora: LoraSettings | None) -> None:
+    save_llama(tmp_path)
+    settings, policy = started(tmp_path, lora)
+    fingerprint = weights_fingerprint(reference_of(policy))
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    weights["model.norm.weight"][0] += 1e-3
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="changed since the run started"):
+        rebuild_reference(settings, load_policy(settings, seed=0), seed=0, fingerprint=fingerprint)
+
+
+def test_the_fingerprint_sees_one_bit_and_not_the_adapter(llama_directory: Path) -> None:
+    _, policy = started(llama_directory, LoraSettings())
+    reference = reference_of(policy)
+    first = weights_fingerprint(reference)
+    move(policy)
+    assert weights_fingerprint(reference) == first
+    with torch.no_grad():
+        policy.model.model.norm.weight[0] = torch.nextafter(policy.model.model.norm.weight[0], torch.tensor(9.0))
+    assert weights_fingerprint(reference) != first
