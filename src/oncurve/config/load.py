@@ -56,7 +56,9 @@ def _read(path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}. Strings need quotes, tables are written [like.this].") from None
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}. Strings need quotes, tables are written [like.this]."
+        ) from None
 
 
 def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

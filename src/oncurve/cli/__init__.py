@@ -1,0 +1,11 @@
+"""The door: argv in, printing and exit codes out. Everything heavy is imported inside the commands."""
+
+import os
+
+# A tensor thread that spins while it waits takes the core from the one it waits for. Must be set before torch loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+from oncurve.cli.app import main
+
+__all__ = ["main"]

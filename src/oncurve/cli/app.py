@@ -1,0 +1,125 @@
+"""The commands. Each one parses, calls, prints; what it does lives below."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from oncurve import __version__
+from oncurve.cli.words import split_words
+from oncurve.types import OncurveError
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object on stdout.")]
+
+app = App(
+    name="oncurve",
+    help="Reinforcement learning with verifiable rewards, graded on the curve of each completion's own group.",
+    version=__version__,
+    help_epilogue="Settings of the TOML file can follow any command that takes one: --learner.lr 1e-4 --seed 3",
+)
+
+
+def main() -> None:
+    """Run the command line; an error we understand is one message and exit code 1, without a traceback."""
+    try:
+        app()
+    except OncurveError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("stopped. The last checkpoint is where `oncurve resume` continues.", file=sys.stderr)
+        sys.exit(130)
+
+
+@app.command
+def train(*words: Words, as_json: Json = False) -> None:
+    """Train with GRPO: [CONFIG.toml] [--setting value ...]. Without a file: the embedded default, in minutes."""
+    from oncurve.cli.run import train_run
+
+    path, overrides = split_words(words)
+    _finish(train_run(path, overrides), as_json)
+
+
+@app.command
+def resume(run: Path, *, as_json: Json = False) -> None:
+    """Continue the run in a folder from its last checkpoint; the result equals an uninterrupted run."""
+    from oncurve.cli.run import resume_run
+
+    _finish(resume_run(run), as_json)
+
+
+@app.command(name="eval")
+def evaluate(*words: Words, as_json: Json = False) -> None:
+    """Examine a policy on held-out tasks: [RUN | CONFIG.toml] [--model.path DIR ...]. A run: its last checkpoint."""
+    from oncurve.cli.inspect import evaluate_target
+
+    path, overrides = split_words(words)
+    _finish(evaluate_target(path, overrides), as_json)
+
+
+@app.command
+def sft(*words: Words, to: Path = Path("starting-model"), as_json: Json = False) -> None:
+    """Warm-start a model on worked examples: [CONFIG.toml] [--to DIR] [--setting value ...].
+
+    Parameters
+    ----------
+    to:
+        Folder for the trained model.
+    """
+    from oncurve.cli.run import warm_start_run
+
+    path, overrides = split_words(words)
+    _finish(warm_start_run(path, overrides, to), as_json)
+
+
+@app.command
+def explain(*words: Words, as_json: Json = False) -> None:
+    """Say what a run would do: settings, formula, tokens, memory, time. [CONFIG.toml] [--setting value ...]."""
+    from oncurve.cli.inspect import explain_config
+
+    path, overrides = split_words(words)
+    found = explain_config(path, overrides)
+    print(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else found.text)
+
+
+@app.command
+def check(*words: Words, as_json: Json = False) -> None:
+    """Look at the tasks of a config: rendered prompts, golds, what was ignored, golds that reject themselves."""
+    from oncurve.cli.inspect import check_tasks
+
+    path, overrides = split_words(words)
+    found = check_tasks(path, overrides)
+    print(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else found.text)
+    if found.data["rejected_golds"]:
+        sys.exit(1)
+
+
+@app.command
+def verify(completions: Path, *words: Words) -> None:
+    """Judge completions in a JSONL file, one verdict a line: FILE [CONFIG.toml, whose reward is used]."""
+    from oncurve.cli.judge import judge_file
+
+    path, overrides = split_words(words)
+    for verdict in judge_file(completions, path, overrides):
+        print(json.dumps(verdict, ensure_ascii=False))
+
+
+@app.command
+def report(run: Path, *, as_json: Json = False) -> None:
+    """Write report.html for a run: one file that opens from disk, without a network."""
+    from oncurve.report import render_report, summarise
+
+    page = render_report(run)
+    _finish({"report": str(page), **summarise(run)} if as_json else {"report": str(page)}, as_json)
+
+
+def _finish(result: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    for name, value in result.items():
+        print(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value}")

@@ -1,0 +1,149 @@
+"""Commands that look and change nothing: explain, check, eval."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncurve.config import RunConfig, dump_config, load_config
+from oncurve.evaluate import evaluate_policy
+from oncurve.learner import latest_checkpoint
+from oncurve.model import Policy, load_policy
+from oncurve.rollout import TorchEngine
+from oncurve.tasks import load_tasks, preview
+from oncurve.train import formula_of
+from oncurve.train.environment import available_cores, use_threads
+from oncurve.train.plan import available_memory, measure_step, plan_memory
+from oncurve.types import RunError, Task
+from oncurve.verify import GoldProblem, Scorer, check_golds
+
+_GIB = 1024**3
+_TIMED_TASKS = 2
+_GOLDS_CHECKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The same facts for people and for programs."""
+
+    text: str
+    data: dict[str, Any]
+
+
+def explain_config(path: Path | None, overrides: Sequence[str]) -> Findings:
+    """Everything a run of this config would do, without training."""
+    config = load_config(path, overrides)
+    use_threads(config.threads or available_cores())
+    tasks = load_tasks(config.tasks, seed=config.seed)
+    policy = load_policy(config.model, seed=config.seed)
+    prompt_tokens = max(len(policy.encode_prompt(task.prompt)) for task in tasks.held_out)
+    row_tokens = min(policy.context_length, prompt_tokens + config.rollout.sampling.max_tokens)
+    memory, available = plan_memory(config, row_tokens=row_tokens), available_memory()
+    seconds = measure_step(config, policy, list(tasks.train[:_TIMED_TASKS]))
+    completions = config.rollout.num_prompts * config.rollout.group_size
+    data = {
+        "config": config.model_dump(mode="json", exclude_none=True),
+        "formula": formula_of(config),
+        "completions_per_step": completions,
+        "most_tokens_per_step": completions * config.rollout.sampling.max_tokens,
+        "optimiser_steps": config.steps * config.learner.updates_per_rollout,
+        "memory_bytes": {**memory.parts(), "peak": memory.peak, "available": available},
+        "seconds_per_step": {"rollout": seconds.rollout, "update": seconds.update},
+        "seconds_total": config.steps * (seconds.rollout + seconds.update),
+    }
+    return Findings(_explanation(config, data), data)
+
+
+def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
+    """Three rendered prompts, their golds, what loading noticed, and golds that their own verifier rejects."""
+    config = load_config(path, overrides)
+    policy = load_policy(config.model, seed=config.seed)
+    seen = preview(config.tasks, seed=config.seed)
+    tasks = load_tasks(config.tasks, seed=config.seed)
+    checked = (
+        [*tasks.train[: min(len(tasks.train), _GOLDS_CHECKED)], *tasks.held_out] if seen.num_train else tasks.held_out
+    )
+    with Scorer(config.reward) as scorer:
+        problems = check_golds(checked, scorer)
+    data = {
+        "source": seen.source,
+        "num_train": seen.num_train,
+        "num_held_out": seen.num_held_out,
+        "samples": [_sample(task, policy) for task in seen.samples],
+        "notes": [{"kind": note.kind, "count": note.count, "text": note.text} for note in seen.notes],
+        "golds_checked": len(checked),
+        "rejected_golds": [{"task": problem.task_id, "reason": problem.reason} for problem in problems],
+    }
+    return Findings(_task_view(data, problems), data)
+
+
+def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    """Examine the last checkpoint of a run, or the model of a config."""
+    if target is not None and target.is_dir():
+        checkpoint = latest_checkpoint(target / "checkpoints")
+        if checkpoint is None:
+            raise RunError(
+                f"{target} holds no checkpoint yet. Examine a model directory with: oncurve eval --model.path DIR"
+            )
+        config = load_config(target / "config.toml", [*overrides, "--model.path", json.dumps(str(checkpoint))])
+        config = config.model_copy(update={"model": config.model.model_copy(update={"lora": None})})
+    else:
+        config = load_config(target, overrides)
+    use_threads(config.threads or available_cores())
+    policy = load_policy(config.model, seed=config.seed)
+    settings = config.evaluation
+    with Scorer(config.reward) as scorer:
+        evaluation = evaluate_policy(
+            TorchEngine(policy, max_rows=config.rollout.max_rows),
+            scorer,
+            load_tasks(config.tasks, seed=config.seed).held_out[: settings.num_tasks],
+            policy.encode_prompt,
+            sampling=config.rollout.sampling,
+            num_samples=settings.num_samples,
+            k=settings.k,
+            seed=config.seed,
+            step=0,
+        )
+    return {"model": config.model.path, **evaluation.as_dict()}
+
+
+def _explanation(config: RunConfig, data: dict[str, Any]) -> str:
+    memory, seconds = data["memory_bytes"], data["seconds_per_step"]
+    parts = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in memory.items() if name not in ("peak", "available"))
+    return "\n".join(
+        [
+            dump_config(config),
+            data["formula"],
+            "",
+            f"a step samples {data['completions_per_step']} completions, at most {data['most_tokens_per_step']} tokens",
+            f"{config.steps} steps make {data['optimiser_steps']} optimiser steps",
+            f"memory, estimated: {memory['peak'] / _GIB:.2f} GiB at the peak, of {memory['available'] / _GIB:.2f} free",
+            f"  {parts} GiB",
+            f"time, roughly, scaled from {_TIMED_TASKS} groups sampled now: {seconds['rollout']:.2f} s rollout and "
+            f"{seconds['update']:.2f} s update a step, {data['seconds_total'] / 60:.1f} min without evaluation",
+        ]
+    )
+
+
+def _sample(task: Task, policy: Policy) -> dict[str, Any]:
+    prompt_ids = policy.encode_prompt(task.prompt)
+    return {
+        "task": task.id,
+        "prompt": str(policy.tokenizer.decode(list(prompt_ids))),
+        "prompt_tokens": len(prompt_ids),
+        "gold": task.gold,
+        "verifier": task.verifier,
+    }
+
+
+def _task_view(data: dict[str, Any], problems: Sequence[GoldProblem]) -> str:
+    train = "endless" if data["num_train"] is None else data["num_train"]
+    lines = [f"{data['source']}: {train} training tasks, {data['num_held_out']} held out", ""]
+    for sample in data["samples"]:
+        lines += [f"--- {sample['task']} ({sample['prompt_tokens']} tokens, judged by {sample['verifier']})"]
+        lines += [sample["prompt"], f"gold: {sample['gold']}", ""]
+    lines += [f"{note['kind']}: {note['text']}" for note in data["notes"]]
+    lines.append(f"{data['golds_checked']} golds checked, {len(problems)} rejected by their own verifier")
+    lines += [f"  {problem.task_id}: {problem.reason}" for problem in problems]
+    return "\n".join(lines)

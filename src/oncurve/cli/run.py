@@ -1,0 +1,70 @@
+"""Commands that train."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oncurve.cli.interrupt import Interrupt
+from oncurve.cli.view import RunView
+from oncurve.config import load_config
+from oncurve.model import save_policy
+from oncurve.report import read_evaluations, render_report
+from oncurve.train import Session, train
+from oncurve.train.environment import available_cores, use_threads
+from oncurve.train.supervised import starting_policy, warm_start
+from oncurve.types import RunError
+
+
+def train_run(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    """Start a run and follow it to its end."""
+    with Session.create(load_config(path, overrides)) as session:
+        return _follow(session)
+
+
+def resume_run(run: Path) -> dict[str, Any]:
+    """Continue a run and follow it to its end."""
+    with Session.resume(run) as session:
+        return _follow(session)
+
+
+def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dict[str, Any]:
+    """Warm-start a model on worked examples and save it."""
+    if to.exists() and any(to.iterdir()):
+        raise RunError(f"{to} is not empty: choose another folder with --to")
+    config = load_config(path, overrides)
+    use_threads(config.threads or available_cores())
+    policy = starting_policy(config)
+    started, loss = time.perf_counter(), 0.0
+    with RunView(config.sft.steps) as view:
+        for step, loss in warm_start(config, policy):
+            if step % 25 == 0 or step == config.sft.steps:
+                view.line(f"step {step}/{config.sft.steps}  loss {loss:.4f}  {time.perf_counter() - started:.0f} s")
+    save_policy(policy, to)
+    return {"model": str(to), "steps": config.sft.steps, "loss": loss, "seconds": time.perf_counter() - started}
+
+
+def _follow(session: Session) -> dict[str, Any]:
+    started = time.perf_counter()
+    with RunView(session.config.steps, session.step) as view, Interrupt() as is_interrupted:
+        view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n")
+        for event in train(session, should_stop=is_interrupted):
+            view.show(event)
+        page = render_report(session.folder.path)
+        if session.step < session.config.steps:
+            view.line(f"stopped after {session.step} steps; continue with: oncurve resume {session.folder.path}")
+    return _result(session, time.perf_counter() - started, page)
+
+
+def _result(session: Session, seconds: float, page: Path) -> dict[str, Any]:
+    evaluations = {int(row["step"]): row for row in read_evaluations(session.folder.path)}
+    before, after = evaluations.get(0), evaluations.get(session.config.steps)
+    return {
+        "run_dir": str(session.folder.path),
+        "steps": session.step,
+        "seconds": round(seconds, 3),
+        "eval_before": before,
+        "eval_after": after,
+        "tokens_per_correct": after["tokens_per_correct"] if after else None,
+        "report": str(page),
+    }

@@ -1,0 +1,92 @@
+"""The terminal view of a run: a progress bar on a terminal, one plain line a step elsewhere."""
+
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from oncurve.evaluate import Evaluation
+from oncurve.train import Evaluated, Event, Saved, Stepped
+
+_SHOWN = (
+    ("reward", "reward/mean", ".3f"),
+    ("mixed", "groups/mixed", ".2f"),
+    ("tokens", "length/mean", ".1f"),
+    ("kl", "kl/reference", ".4f"),
+    ("entropy", "entropy/mean", ".3f"),
+    ("clip", "clip/high", ".3f"),
+    ("grad", "grad/norm", ".2f"),
+    ("gap", "gap/mean_abs", ".1e"),
+)
+
+
+class RunView:
+    """Shows events as they come. Everything goes to stderr, so that stdout stays free for ``--json``."""
+
+    def __init__(self, num_steps: int, done: int = 0) -> None:
+        self._console = Console(stderr=True)
+        self._num_steps = num_steps
+        self._last = time.perf_counter()
+        self._progress: Progress | None = None
+        self._bar: TaskID | None = None
+        if self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("step"),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=24),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[figures]}"),
+                console=self._console,
+            )
+            self._bar = self._progress.add_task("", total=num_steps, completed=done, figures="")
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def line(self, text: str) -> None:
+        """Print one line of plain text."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        if isinstance(event, Evaluated):
+            self.line(
+                f"held out after {event.evaluation.step} steps: {describe(event.evaluation)} ({event.seconds:.1f} s)"
+            )
+        elif isinstance(event, Saved):
+            self.line(f"checkpoint {event.path}")
+        else:
+            self._show_step(event)
+
+    def _show_step(self, event: Stepped) -> None:
+        figures = _figures(event.metrics)
+        if self._progress is not None and self._bar is not None:
+            self._progress.update(self._bar, completed=event.step, figures=figures)
+            return
+        now = time.perf_counter()
+        self.line(f"step {event.step}/{self._num_steps}  {figures}  {now - self._last:.2f} s")
+        self._last = now
+
+
+def describe(evaluation: Evaluation) -> str:
+    """One line: greedy accuracy with interval, pass@1, pass@k, tokens per right answer."""
+    low, high = evaluation.interval
+    parts = [f"greedy {evaluation.greedy:.1%} [{low:.1%}, {high:.1%}] of {evaluation.num_tasks}"]
+    if evaluation.pass_at_1 is not None and evaluation.pass_at_k is not None:
+        parts.append(f"pass@1 {evaluation.pass_at_1:.1%}, pass@{evaluation.k} {evaluation.pass_at_k:.1%}")
+    if evaluation.tokens_per_correct is not None:
+        parts.append(f"{evaluation.tokens_per_correct:.0f} tokens per right answer")
+    return ", ".join(parts)
+
+
+def _figures(metrics: Mapping[str, float | None]) -> str:
+    shown = ((label, metrics.get(name), form) for label, name, form in _SHOWN)
+    return "  ".join(f"{label} {value:{form}}" for label, value, form in shown if value is not None)

@@ -1,0 +1,49 @@
+"""What a run must know of the machine to be repeated on it, and how tensor work is spread over its cores."""
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+PACKAGES = ("oncurve", "torch", "transformers", "tokenizers", "peft", "numpy")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def use_threads(num_threads: int) -> None:
+    """Do tensor work on so many threads. The number changes the order of sums, so it belongs to a run's identity."""
+    torch.set_num_threads(num_threads)
+
+
+def describe_environment(*, num_threads: int, weights: str) -> dict[str, Any]:
+    """Versions and machine, for ``environment.json``.
+
+    Args:
+        num_threads: threads of tensor work.
+        weights: fingerprint of the starting weights.
+    """
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        "cores": available_cores(),
+        "threads": num_threads,
+        "packages": {name: _version(name) for name in PACKAGES},
+        "starting_weights": weights,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

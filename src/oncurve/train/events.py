@@ -1,0 +1,35 @@
+"""What the loops tell whoever watches: plain values, no printing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncurve.evaluate import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluated:
+    """The policy was examined on held-out tasks."""
+
+    evaluation: Evaluation
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stepped:
+    """One rollout and its optimiser steps are done and recorded."""
+
+    step: int
+    """Steps done so far, this one included."""
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saved:
+    """A checkpoint is safe on disk."""
+
+    step: int
+    path: Path
+
+
+Event = Evaluated | Stepped | Saved

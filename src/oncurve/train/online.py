@@ -1,0 +1,37 @@
+"""The loop of GRPO, on one screen.
+
+tasks ──► collect (rollout + verify) ──► update (advantage, ratio, clip, KL, step) ──► record ──► again
+
+``collect`` is handed in: the local collector and a distributed one are two values of the same argument.
+"""
+
+from collections.abc import Callable, Iterator
+
+from oncurve.train.events import Event
+from oncurve.train.session import Session
+
+
+def train(session: Session, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    """Run the remaining steps of a session; each yielded event is already on disk.
+
+    A step's records carry its number, and a checkpoint of step N holds the state after N steps: whatever is killed
+    in between is rewound to the last checkpoint and done again, to the bit.
+
+    Args:
+        session: new, or resumed from a checkpoint.
+        should_stop: asked between steps; True ends the run with a checkpoint.
+    """
+    config = session.config
+    first = session.step
+    for step in range(first, config.steps + 1):
+        if session.is_evaluation_due(step):
+            yield session.evaluate(step)
+        if step == config.steps or should_stop():
+            break
+        rollout = session.collect(step)
+        update = session.update(rollout)
+        yield session.record(step, rollout, update)
+        if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
+            yield session.checkpoint(step + 1)
+    if session.saved_step != session.step:
+        yield session.checkpoint(session.step)

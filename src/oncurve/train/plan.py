@@ -1,0 +1,98 @@
+"""What a run would take, before it starts: completions, tokens, memory, time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from oncurve.config import RunConfig
+from oncurve.model import MemoryEstimate, Policy, Workload, estimate_memory
+from oncurve.rollout import Collector, TorchEngine
+from oncurve.types import Group, RunError, Task
+from oncurve.verify import Scorer
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_GIB = 1024**3
+_FORWARDS_PER_UPDATE = 3.0
+"""A backward pass costs about two forward passes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepSeconds:
+    """Rough wall seconds of one step, scaled up from a small sample measured now."""
+
+    rollout: float
+    update: float
+
+
+def available_memory() -> int:
+    """Bytes this process may still take, by the machine and by its control group."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return free
+    used = psutil.Process().memory_info().rss
+    return free if limit == "max" else min(free, int(limit) - used)
+
+
+def plan_memory(config: RunConfig, *, row_tokens: int) -> MemoryEstimate:
+    """Estimate the run's memory by part.
+
+    Args:
+        row_tokens: longest prompt and completion together.
+    """
+    rollout = config.rollout
+    return estimate_memory(
+        config.model,
+        Workload(
+            rows=min(rollout.max_rows, rollout.num_prompts * rollout.group_size),
+            row_tokens=row_tokens,
+            micro_batch_tokens=max(config.learner.micro_batch_tokens, row_tokens),
+            logits_bytes=4 * config.learner.logits_chunk_bytes,
+            has_reference=True,
+        ),
+    )
+
+
+def require_memory(config: RunConfig, *, row_tokens: int) -> None:
+    """Refuse a run that cannot fit, while nothing is lost.
+
+    Raises:
+        RunError: the estimate exceeds what is available; names the largest parts and what lowers them.
+    """
+    estimate, available = plan_memory(config, row_tokens=row_tokens), available_memory()
+    if estimate.peak <= available:
+        return
+    parts = sorted(estimate.parts().items(), key=lambda part: -part[1])[:4]
+    raise RunError(
+        f"the run needs about {estimate.peak / _GIB:.1f} GiB of memory and {available / _GIB:.1f} GiB are available. "
+        f"Largest parts: {', '.join(f'{name} {size / _GIB:.1f}' for name, size in parts)} GiB. "
+        "Lower rollout.max_rows (kv_cache), learner.micro_batch_tokens (activations) or learner.logits_chunk_bytes "
+        '(logits), or train less: model.dtype = "bfloat16", [model.lora]. `oncurve explain` prints the estimate.'
+    )
+
+
+def measure_step(config: RunConfig, policy: Policy, tasks: Sequence[Task]) -> StepSeconds:
+    """Sample the groups of a few tasks, run them through the model once, and scale up to a whole step."""
+    with Scorer(config.reward) as scorer:
+        engine = TorchEngine(policy, max_rows=config.rollout.max_rows)
+        collector = Collector(policy, engine, scorer, config.rollout, seed=config.seed)
+        rollout = collector.collect(tasks, policy_version=0)
+    scale = config.rollout.num_prompts / len(tasks)
+    started = time.perf_counter()
+    for group in rollout.groups:
+        _forward(policy, group)
+    forward = time.perf_counter() - started
+    return StepSeconds(rollout=rollout.seconds_rollout * scale, update=forward * scale * _FORWARDS_PER_UPDATE)
+
+
+def _forward(policy: Policy, group: Group) -> None:
+    rows = [torch.tensor([*done.prompt_ids, *done.token_ids]) for done in group.completions]
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    is_token = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+    with torch.inference_mode():
+        policy.model(input_ids=padded, attention_mask=is_token, logits_to_keep=1)

@@ -1,0 +1,241 @@
+"""One run with everything it holds: made new from a config, or resumed from its folder."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oncurve.algo import describe_objective
+from oncurve.config import RunConfig, dump_config, load_config
+from oncurve.evaluate import evaluate_policy
+from oncurve.learner import Learner, UpdateResult, latest_checkpoint, load_state, save_checkpoint
+from oncurve.model import Policy, load_policy, reference_of, weights_fingerprint
+from oncurve.report import RunFolder
+from oncurve.rollout import Collector, Rollout, TorchEngine, collect_informative
+from oncurve.tasks import TaskSampler, TaskSet, load_tasks
+from oncurve.train.environment import available_cores, describe_environment, use_threads
+from oncurve.train.events import Evaluated, Saved, Stepped
+from oncurve.types import DataError, ModelError, Task
+from oncurve.verify import Scorer, check_golds
+
+GOLDS_CHECKED = 512
+"""Golds that must accept themselves before a run starts; ``oncurve check`` goes through all of a file."""
+
+
+class Session:
+    """A run in this process. Make one with ``Session.create`` or ``Session.resume``; close it to end its processes."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder, policy: Policy, tasks: TaskSet) -> None:
+        self.config = config
+        self.folder = folder
+        self.policy = policy
+        self.step = 0
+        self.saved_step: int | None = None
+        self._held_out = tasks.held_out[: config.evaluation.num_tasks]
+        self._sampler = TaskSampler(tasks.train, seed=config.seed)
+        self._scorer = Scorer(config.reward)
+        self._engine = TorchEngine(policy, max_rows=config.rollout.max_rows)
+        self._collector = Collector(policy, self._engine, self._scorer, config.rollout, seed=config.seed)
+        self.learner = Learner(
+            policy,
+            config.learner,
+            config.objective,
+            sampling=config.rollout.sampling,
+            primary=config.reward.primary_name,
+        )
+
+    @classmethod
+    def create(cls, config: RunConfig) -> "Session":
+        """Start a new run in a new folder.
+
+        Raises:
+            ConfigError, DataError, ModelError: something the run needs cannot be used; no folder is left behind.
+            RunError, StorageError: the run folder cannot be made.
+        """
+        num_threads = config.threads or available_cores()
+        use_threads(num_threads)
+        tasks = load_tasks(config.tasks, seed=config.seed)
+        policy = load_policy(config.model, seed=config.seed)
+        _refuse_unusable(config, policy, tasks)
+        folder = RunFolder.create(
+            Path(config.run_dir) if config.run_dir else _next_folder(config),
+            config_toml=dump_config(config),
+            environment=describe_environment(
+                num_threads=num_threads, weights=weights_fingerprint(reference_of(policy))
+            ),
+            formula=formula_of(config),
+        )
+        session = cls(config, folder, policy, tasks)
+        session._note(tasks)
+        return session
+
+    @classmethod
+    def resume(cls, run_dir: Path) -> "Session":
+        """Continue a run from its last checkpoint, with the threads and settings it was started with.
+
+        Everything recorded after that checkpoint is dropped and done again.
+
+        Raises:
+            RunError: the folder is no run, or its files disagree.
+            ModelError: the starting weights are gone or changed: the reference policy would be another one.
+        """
+        folder = RunFolder.open(run_dir)
+        config = load_config(run_dir / "config.toml")
+        use_threads(int(folder.environment["threads"]))
+        tasks = load_tasks(config.tasks, seed=config.seed)
+        policy = load_policy(config.model, seed=config.seed)
+        _require_same_start(folder, policy)
+        session = cls(config, folder, policy, tasks)
+        checkpoint = latest_checkpoint(folder.checkpoints)
+        if checkpoint is not None:
+            session._restore(load_state(checkpoint))
+        folder.rewind(session.step)
+        if session.step == 0:
+            session._note(tasks)
+        return session
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scorer.close()
+
+    def is_evaluation_due(self, step: int) -> bool:
+        """True before the first step, after the last, and every ``evaluation.every`` between."""
+        every = self.config.evaluation.every
+        return step in (0, self.config.steps) or (every > 0 and step % every == 0)
+
+    def evaluate(self, step: int) -> Evaluated:
+        """Examine the policy on held-out tasks and record it."""
+        started = time.perf_counter()
+        settings = self.config.evaluation
+        is_full = step in (0, self.config.steps)
+        evaluation = evaluate_policy(
+            self._engine,
+            self._scorer,
+            self._held_out,
+            self.policy.encode_prompt,
+            sampling=self.config.rollout.sampling,
+            num_samples=settings.num_samples if is_full else settings.during_samples,
+            k=settings.k,
+            seed=self.config.seed,
+            step=step,
+        )
+        self.folder.append_evaluation(step, evaluation.as_dict())
+        return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)
+
+    def collect(self, step: int) -> Rollout:
+        """Sample and verify the groups of one step from the weights as they are now."""
+        objective, num_prompts = self.config.objective, self.config.rollout.num_prompts
+
+        def collect(tasks: Sequence[Task], round_index: int) -> Rollout:
+            return self._collector.collect(
+                tasks, policy_version=self.learner.num_steps, step=step, round_index=round_index
+            )
+
+        if objective.zero_variance != "resample":
+            return collect(self._sampler.take(num_prompts), 0)
+        return collect_informative(
+            collect,
+            self._sampler.take,
+            num_prompts=num_prompts,
+            extra_rounds=objective.resample_rounds,
+            primary=self.config.reward.primary_name,
+            tolerance=objective.advantage.tolerance,
+        )
+
+    def update(self, rollout: Rollout) -> UpdateResult:
+        """Take the optimiser steps of one rollout, and the time they take."""
+        started = time.perf_counter()
+        result = self.learner.update(rollout.groups)
+        seconds = time.perf_counter() - started
+        num_tokens = sum(len(done.token_ids) for group in rollout.groups for done in group.completions)
+        times = {"seconds/update": seconds, "tokens_per_second/update": num_tokens / seconds}
+        return replace(result, metrics=result.metrics | times)
+
+    def record(self, step: int, rollout: Rollout, update: UpdateResult) -> Stepped:
+        """Write what one step did; from here on it counts as done."""
+        metrics = {**rollout.metrics(), **update.metrics}
+        self.folder.append_rollouts(step, rollout.groups, update.advantages)
+        self.folder.append_metrics({"step": step, **metrics})
+        self.step = step + 1
+        return Stepped(step=self.step, metrics=metrics)
+
+    def checkpoint(self, step: int) -> Saved:
+        """Make records and weights safe; a kill during this call leaves the checkpoint before it."""
+        self.folder.seal()
+        self.folder.sync()
+        state = {"step": step, "cursor": self._sampler.cursor, "learner": self.learner.state_dict()}
+        path = save_checkpoint(
+            self.folder.checkpoints, step, self.policy, state, keep_last=self.config.keep_checkpoints
+        )
+        self.saved_step = step
+        return Saved(step=step, path=path)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.step = self.saved_step = int(state["step"])
+        self._sampler.cursor = int(state["cursor"])
+        self.learner.load_state_dict(state["learner"])
+
+    def _note(self, tasks: TaskSet) -> None:
+        for note in tasks.notes:
+            self.folder.append_event(0, f"tasks_{note.kind}", note.text, count=note.count)
+
+
+def _require_same_start(folder: RunFolder, policy: Policy) -> None:
+    recorded, found = folder.environment["starting_weights"], weights_fingerprint(reference_of(policy))
+    if found != recorded:
+        raise ModelError(
+            f"the starting model of {folder.path} is no longer what it was (fingerprint {found}, recorded {recorded}). "
+            "The reference policy is that starting model: put it back, or start a new run from the last checkpoint."
+        )
+
+
+def _refuse_unusable(config: RunConfig, policy: Policy, tasks: TaskSet) -> None:
+    """Find before the first step what would otherwise fail, or silently teach nothing, in the middle of a run."""
+    if len(tasks.held_out) < 2:
+        raise DataError(
+            f"only {len(tasks.held_out)} held-out task(s): nothing could be said of the result. "
+            "Add rows, or raise tasks.held_out_fraction."
+        )
+    first = list(tasks.train[: min(GOLDS_CHECKED, len(tasks.train))])
+    with Scorer(config.reward) as scorer:
+        problems = check_golds([*first, *tasks.held_out], scorer)
+    if problems:
+        shown = "\n".join(f"  {problem.task_id}: {problem.reason}" for problem in problems[:5])
+        raise DataError(
+            f"{len(problems)} of {len(first) + len(tasks.held_out)} golds are not accepted by their own verifier, "
+            f"so no completion of these tasks could be right:\n{shown}\n"
+            "`oncurve check` lists them all. Correct or drop these rows, or choose another tasks.verifier."
+        )
+    room = policy.context_length - config.rollout.sampling.max_tokens
+    for task in (*first, *tasks.held_out):
+        length = len(policy.encode_prompt(task.prompt))
+        if length > room:
+            raise DataError(
+                f"the prompt of task {task.id} has {length} tokens; with rollout.sampling.max_tokens = "
+                f"{config.rollout.sampling.max_tokens} only {room} fit into the model's context of "
+                f"{policy.context_length}. Lower max_tokens, shorten or drop the prompt, or use another model."
+            )
+
+
+def formula_of(config: RunConfig) -> str:
+    """The formula that a run of this config optimises."""
+    sampling = config.rollout.sampling
+    return str(
+        describe_objective(
+            config.objective,
+            group_size=config.rollout.group_size,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+        )
+    )
+
+
+def _next_folder(config: RunConfig) -> Path:
+    output = Path(config.output)
+    number = 1
+    while (path := output / f"{config.name}-{number:03d}").exists():
+        number += 1
+    return path

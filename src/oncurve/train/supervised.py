@@ -1,0 +1,45 @@
+"""Supervised warm start: token-mean likelihood of worked examples, so that GRPO finds something right to reinforce."""
+
+from collections.abc import Iterator
+
+from oncurve.algo import ObjectiveSettings
+from oncurve.config import RunConfig
+from oncurve.learner import Learner
+from oncurve.model import Policy, fresh_embedded_policy, load_policy
+from oncurve.tasks import TaskSampler, load_tasks, worked_example
+from oncurve.types import Task
+
+EMBEDDED = "embedded"
+
+
+def starting_policy(config: RunConfig) -> Policy:
+    """What the warm start begins with: random weights for the embedded model, the model itself otherwise."""
+    if config.model.path == EMBEDDED:
+        return fresh_embedded_policy(config.seed)
+    return load_policy(config.model, seed=config.seed)
+
+
+def warm_start(config: RunConfig, policy: Policy) -> Iterator[tuple[int, float]]:
+    """Train ``policy`` on worked examples of the training split; yields (steps done, loss in nats a token).
+
+    Raises:
+        ValueError: the task source has no worked examples.
+    """
+    settings = config.sft
+    learner = Learner(
+        policy,
+        config.learner.model_copy(update=settings.learner_changes()),
+        ObjectiveSettings(),
+        sampling=config.rollout.sampling,
+    )
+    sampler = TaskSampler(load_tasks(config.tasks, seed=config.seed).train, seed=config.seed)
+    for step in range(1, settings.steps + 1):
+        tasks = sampler.take(settings.batch_size)
+        metrics = learner.supervised_update([_example(policy, task) for task in tasks])
+        yield step, metrics["loss/supervised"]
+
+
+def _example(policy: Policy, task: Task) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Prompt ids and completion ids, the terminator last."""
+    completion = policy.tokenizer.encode(worked_example(task), add_special_tokens=False)
+    return policy.encode_prompt(task.prompt), (*completion, min(policy.terminators))

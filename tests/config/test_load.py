@@ -1,0 +1,109 @@
+"""Settings from TOML and from the command line; every mistake is one sentence that says what to type."""
+
+from pathlib import Path
+
+import pytest
+
+from oncurve.config import dump_config, known_settings, load_config
+from oncurve.types import ConfigError
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_embedded_default_is_valid_and_complete() -> None:
+    config = load_config(None)
+    assert config.model.path == "embedded"
+    assert config.tasks.source == "countdown"
+
+
+def test_a_dumped_config_loads_as_the_same_config(tmp_path: Path) -> None:
+    config = load_config(None, ["--learner.lr", "0.00123", "--seed=7", "--objective.kl_coef", "0.02"])
+    assert load_config(write(tmp_path, dump_config(config))) == config
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "seed = 3\nsteps = 11\n")
+    config = load_config(path, ["--seed", "4"])
+    assert (config.seed, config.steps) == (4, 11)
+
+
+@pytest.mark.parametrize(
+    ("words", "read", "expected"),
+    [
+        (["--learner.lr", "1e-4"], lambda config: config.learner.lr, 1e-4),
+        (["--objective.mask-truncated", "true"], lambda config: config.objective.mask_truncated, True),
+        (["--model.path=some/dir"], lambda config: config.model.path, "some/dir"),
+        (["--name", '"007"'], lambda config: config.name, "007"),
+    ],
+)
+def test_override_values_are_toml_or_plain_text(words, read, expected) -> None:
+    assert read(load_config(None, words)) == expected
+
+
+def test_an_unknown_key_names_file_key_and_nearest_known_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "[objective]\nclip_hi = 0.3\n")
+    with pytest.raises(
+        ConfigError, match=r"run\.toml: unknown setting objective\.clip_hi\. Did you mean objective\.clip_high\?"
+    ):
+        load_config(path)
+
+
+def test_an_unknown_flag_names_the_nearest_known_one() -> None:
+    with pytest.raises(
+        ConfigError, match=r"the command line: unknown setting learner\.lrr\. Did you mean learner\.lr\?"
+    ):
+        load_config(None, ["--learner.lrr", "1"])
+
+
+def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "stepz = 3\n[learner]\nlr = -1\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert "unknown setting stepz. Did you mean steps?" in str(caught.value)
+    assert "learner.lr" in str(caught.value)
+    assert "-1" in str(caught.value)
+
+
+def test_a_group_of_one_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"rollout\.group_size: .*at least 2, got 1.*graded against the others"):
+        load_config(None, ["--rollout.group_size", "1"])
+
+
+def test_more_minibatches_than_groups_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a group is never split"):
+        load_config(None, ["--rollout.num_prompts", "2", "--learner.updates_per_rollout", "3"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seed"], "--seed needs a value"),
+        (["--seed", "--steps", "3"], "--seed needs a value"),
+        (["seed", "3"], "expected a setting"),
+        (["--name.inner", "3"], "name is a single value"),
+    ],
+)
+def test_malformed_overrides_are_refused(words, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, words)
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
+    write(tmp_path, "seed = 1\n")
+    with pytest.raises(ConfigError, match=r"there is no config file .*runn\.toml\. Did you mean run\.toml\?"):
+        load_config(tmp_path / "runn.toml")
+
+
+def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML.*line 1"):
+        load_config(write(tmp_path, "seed = = 1\n"))
+
+
+def test_known_settings_are_dotted_names() -> None:
+    names = known_settings()
+    assert "rollout.sampling.temperature" in names
+    assert "model.lora.rank" in names
