@@ -16,6 +16,7 @@ from oncurve.rollout import Collector, Rollout, TorchEngine, collect_informative
 from oncurve.tasks import TaskSampler, TaskSet, load_tasks
 from oncurve.train.environment import available_cores, describe_environment, use_threads
 from oncurve.train.events import Evaluated, Saved, Stepped
+from oncurve.train.plan import require_memory
 from oncurve.types import DataError, ModelError, Task
 from oncurve.verify import Scorer, check_golds
 
@@ -56,6 +57,7 @@ class Session:
         num_threads = config.threads or available_cores()
         use_threads(num_threads)
         tasks = load_tasks(config.tasks, seed=config.seed)
+        require_memory(config, row_tokens=config.rollout.sampling.max_tokens + 1)
         policy = load_policy(config.model, seed=config.seed)
         _refuse_unusable(config, policy, tasks)
         folder = RunFolder.create(
@@ -210,14 +212,17 @@ def _refuse_unusable(config: RunConfig, policy: Policy, tasks: TaskSet) -> None:
             "`oncurve check` lists them all. Correct or drop these rows, or choose another tasks.verifier."
         )
     room = policy.context_length - config.rollout.sampling.max_tokens
+    longest = 0
     for task in (*first, *tasks.held_out):
         length = len(policy.encode_prompt(task.prompt))
+        longest = max(longest, length)
         if length > room:
             raise DataError(
                 f"the prompt of task {task.id} has {length} tokens; with rollout.sampling.max_tokens = "
                 f"{config.rollout.sampling.max_tokens} only {room} fit into the model's context of "
                 f"{policy.context_length}. Lower max_tokens, shorten or drop the prompt, or use another model."
             )
+    require_memory(config, row_tokens=longest + config.rollout.sampling.max_tokens)
 
 
 def formula_of(config: RunConfig) -> str:

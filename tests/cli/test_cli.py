@@ -1,0 +1,173 @@
+"""The door, as a user meets it: real processes, exit codes, one clear error, JSON on stdout and nothing else there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.train.conftest import SMALL
+
+ROOT = Path(__file__).parents[2]
+
+
+def oncurve(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "oncurve", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=240)
+
+
+def error_of(*words: object, cwd: Path = ROOT) -> str:
+    done = oncurve(*words, cwd=cwd)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_help_loads_neither_torch_nor_a_model() -> None:
+    code = (
+        "import sys; from oncurve.cli.app import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('torch', 'transformers', 'plotly', 'pyarrow', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
+
+
+@pytest.mark.parametrize("command", ["train", "resume", "eval", "sft", "explain", "check", "verify", "report"])
+def test_every_command_has_help(command: str) -> None:
+    done = oncurve(command, "--help")
+    assert done.returncode == 0
+    assert command in done.stdout
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    done = oncurve("trian")
+    assert done.returncode != 0
+    assert 'Did you mean "train"' in done.stdout + done.stderr
+
+
+def test_an_unknown_flag_names_the_nearest() -> None:
+    assert "unknown setting learner.lrr. Did you mean learner.lr?" in error_of("train", "--learner.lrr", "3")
+
+
+def test_train_prints_one_json_object_and_leaves_a_report(tmp_path: Path) -> None:
+    done = oncurve("train", *SMALL, "--run_dir", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["steps"] == 4
+    assert result["run_dir"] == str(tmp_path / "run")
+    assert result["seconds"] > 0
+    for examined in (result["eval_before"], result["eval_after"]):
+        assert {"greedy", "pass_at_1", "pass_at_k", "k", "interval"} <= examined.keys()
+    assert result["tokens_per_correct"] == result["eval_after"]["tokens_per_correct"]
+    assert Path(result["report"]).is_file()
+    assert "minimise" in done.stderr  # the formula comes before the first number
+    assert done.stderr.index("minimise") < done.stderr.index("held out after 0 steps")
+
+
+def test_ctrl_c_leaves_a_checkpoint_that_resume_continues(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    words = [
+        *SMALL,
+        "--steps",
+        "500",
+        "--evaluation.every",
+        "0",
+        "--checkpoint_every",
+        "500",
+        "--run_dir",
+        str(run_dir),
+    ]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "oncurve", "train", *words], stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    while not (run_dir / "metrics.jsonl").exists():
+        assert child.poll() is None, child.stderr and child.stderr.read()
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=120)
+    assert child.returncode == 0, stderr
+    assert f"oncurve resume {run_dir}" in stderr
+    (checkpoint,) = (run_dir / "checkpoints").iterdir()
+    assert int(checkpoint.name.removeprefix("step_")) < 500
+
+
+def test_explain_trains_nothing_and_says_everything(tmp_path: Path) -> None:
+    done = oncurve("explain", *SMALL, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["completions_per_step"] == 3 * 4
+    assert found["most_tokens_per_step"] == 3 * 4 * 40
+    assert found["optimiser_steps"] == 4
+    assert found["formula"].startswith("minimise")
+    assert 0 < found["memory_bytes"]["peak"] < found["memory_bytes"]["available"]
+    assert found["seconds_total"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_shows_prompts_golds_and_rejected_golds(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": f"We add. #### {n + 1}", "mood": "calm"} for n in range(30)]
+    rows.append({"question": "What is it?", "answer": "#### yes or no", "mood": "calm"})
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = oncurve("check", "--tasks.source", "file", "--tasks.path", path, "--tasks.options", "{}", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1  # a rejected gold is a fault of the data
+    assert len(found["samples"]) == 3
+    assert found["samples"][0]["gold"].isdigit()
+    assert any("mood" in note["text"] for note in found["notes"])
+    assert len(found["rejected_golds"]) == 1
+
+
+def test_verify_judges_a_file_without_torch(tmp_path: Path) -> None:
+    path = tmp_path / "completions.jsonl"
+    rows = [
+        {"completion": "so \\boxed{0.5}", "gold": "1/2"},
+        {"completion": "so \\boxed{0.25}", "gold": "1/2"},
+        {"completion": "\\boxed{1}", "gold": ""},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = oncurve("verify", path)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["correct", "wrong", "no_verdict"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 1: not JSON"),
+        ("[1]", "line 1: a line holds one JSON object, got list"),
+        ('{"gold": "1"}', "line 1: completion must be a string, got None"),
+        ('{"completion": "1", "gold": "1", "goal": 1}', "line 1: unknown key 'goal'"),
+        ("", "holds no completion"),
+    ],
+)
+def test_verify_names_file_line_and_key(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "completions.jsonl"
+    path.write_text(line + "\n")
+    stderr = error_of("verify", path)
+    assert str(path) in stderr
+    assert message in stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder_is_one_clear_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert "cannot" in error_of("train", *SMALL, "--run_dir", tmp_path / "run")
+
+
+def test_a_file_in_the_way_of_the_run_folder_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / "file") in error_of("train", *SMALL, "--run_dir", tmp_path / "file" / "run")
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+    stderr = error_of("train", *SMALL, "--run_dir", tmp_path / "run", "--learner.micro_batch_tokens", "2000000000")
+    assert "GiB of memory" in stderr
+    assert "learner.micro_batch_tokens" in stderr
+    assert not (tmp_path / "run").exists()
