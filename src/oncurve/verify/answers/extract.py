@@ -106,11 +106,12 @@ def _box_places(text: str) -> list[_Place]:
     inside = 0  # where its content starts
     pending: re.Match[str] | None = None
     for token in _BOX_TOKEN.finditer(text):
-        opens_box = pending is not None and token[0] == "{" and not text[pending.end() : token.start()].strip()
-        if pending is not None and not opens_box and box_start is None:
+        is_next = pending is not None and token[0] == "{" and not text[pending.end() : token.start()].strip()
+        box = pending if is_next else None
+        if pending is not None and box is None and box_start is None:
             places.append(_bare_box(text, pending))
         if token[0] == "{":
-            start = pending.start() if pending is not None and opens_box else None
+            start = box.start() if box is not None else None
             opened.append(start)
             if start is not None and box_start is None:
                 box_start, inside = start, token.end()
