@@ -125,6 +125,17 @@ def test_a_masked_member_is_the_same_as_none(estimator: str, rewards: list[float
     assert found[0, -1].item() == 0.0
 
 
+def test_statistics_are_taken_in_float64() -> None:
+    # The mean, 2^24 + 1, does not exist in float32.
+    rewards = torch.tensor([[2.0**24, 2.0**24 + 2]], dtype=torch.float32)
+    assert group_advantages(rewards, AdvantageSettings(estimator="group_mean")).tolist() == [[-1.0, 1.0]]
+
+
+def test_the_defaults_are_those_of_the_published_method_with_a_small_eps() -> None:
+    found = group_advantages(table([1.0, 0.0]), AdvantageSettings())
+    assert found[0].tolist() == pytest.approx([0.5 / 0.500001, -0.5 / 0.500001], rel=1e-12)
+
+
 def test_the_dtype_is_kept_and_no_gradient_flows() -> None:
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float32, requires_grad=True)
     found = group_advantages(rewards, AdvantageSettings())

@@ -47,6 +47,7 @@ def test_the_six_corners(ratio: float, advantage: float, loss: float, gradient: 
         (5.0, -2.0, 6.0, 0.0),  # at most 3 * 2
         (2.5, -2.0, 5.0, 5.0),
         (5.0, 2.0, -2.6, 0.0),  # a gain is untouched
+        (5.0, 0.5, -0.65, 0.0),
         (0.5, -2.0, 1.6, 0.0),
     ],
 )

@@ -117,6 +117,116 @@ def loss_grpo(inputs: Inputs) -> Outputs:
     return with_gradient(inputs, loss)
 
 
+def weighed(inputs: Inputs, token_loss: Callable[[Tensor], Tensor], aggregation: str | None = None) -> Outputs:
+    """Run a token loss under the aggregation of the case, or under the one that belongs to the loss."""
+    weights = step_weights(inputs, aggregation or inputs["agg"])
+    return with_gradient(inputs, lambda logprobs: (weights * token_loss(logprobs)).sum())
+
+
+def loss_gspo(inputs: Inputs) -> Outputs:
+    return weighed(
+        inputs,
+        lambda logprobs: algo.gspo_loss(logprobs, *sequence_inputs(inputs), **clip_widths(inputs)),
+        "seq-mean-token-sum" if inputs.get("length_scaled") else "seq-mean-token-mean",
+    )
+
+
+def loss_gspo_token(inputs: Inputs) -> Outputs:
+    width = len(inputs["logp"][0])
+    advantage = real([[*row, *[0.0] * (width - len(row))] for row in inputs["adv"]])
+    old, mask = real(inputs["logp_old"]), flags(inputs["mask"])
+    return weighed(
+        inputs,
+        lambda logprobs: algo.gspo_token_loss(logprobs, old, advantage, mask, **clip_widths(inputs)),
+        "seq-mean-token-mean",
+    )
+
+
+def loss_gmpo(inputs: Inputs) -> Outputs:
+    return weighed(
+        inputs,
+        lambda logprobs: algo.gmpo_loss(logprobs, *sequence_inputs(inputs), **clip_widths(inputs)),
+        "seq-mean-token-mean",
+    )
+
+
+def loss_topr(inputs: Inputs) -> Outputs:
+    return weighed(inputs, lambda logprobs: algo.topr_loss(logprobs, *sequence_inputs(inputs)), "seq-mean-token-sum")
+
+
+def loss_vespo(inputs: Inputs) -> Outputs:
+    shape = {
+        "power_positive": inputs["k_pos"],
+        "rate_positive": inputs["lam_pos"],
+        "power_negative": inputs["k_neg"],
+        "rate_negative": inputs["lam_neg"],
+    }
+    return weighed(inputs, lambda logprobs: algo.vespo_loss(logprobs, *sequence_inputs(inputs), **shape))
+
+
+def sequence_inputs(inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    return real(inputs["logp_old"]), real(inputs["adv"]), flags(inputs["mask"])
+
+
+def clip_widths(inputs: Inputs) -> dict[str, float]:
+    return {"clip_low": inputs["eps_low"], "clip_high": inputs["eps_high"]}
+
+
+def loss_cispo(inputs: Inputs) -> Outputs:
+    old, advantage = real(inputs["logp_old"]), token_advantages(inputs)
+    bounds = {"ratio_min": inputs["w_min"], "ratio_max": inputs["w_max"]}
+    return weighed(inputs, lambda logprobs: algo.cispo_loss(logprobs, old, advantage, **bounds))
+
+
+def loss_sapo(inputs: Inputs) -> Outputs:
+    old, advantage = real(inputs["logp_old"]), token_advantages(inputs)
+    taus = {"tau_positive": inputs["tau_pos"], "tau_negative": inputs["tau_neg"]}
+    return weighed(inputs, lambda logprobs: algo.sapo_loss(logprobs, old, advantage, **taus))
+
+
+def loss_reinforce(inputs: Inputs) -> Outputs:
+    advantage = token_advantages(inputs)
+    return weighed(inputs, lambda logprobs: algo.reinforce_loss(logprobs, advantage, scale=inputs["alpha"]))
+
+
+def loss_decoupled(inputs: Inputs) -> Outputs:
+    def token_loss(logprobs: Tensor) -> Tensor:
+        return algo.decoupled_loss(
+            logprobs,
+            real(inputs["logp_prox"]),
+            real(inputs["logp_behav"]),
+            token_advantages(inputs),
+            **clip_widths(inputs),
+            cap=inputs["cap"],
+            cap_mode="mask" if inputs["cap_mode"] == "mask" else "truncate",
+        )
+
+    return weighed(inputs, token_loss)
+
+
+def is_weights(inputs: Inputs) -> Outputs:
+    found = algo.importance_weights(
+        real(inputs["logp_old"]),
+        real(inputs["logp_roll"]),
+        flags(inputs["mask"]),
+        inputs["mode"],
+        low=inputs["c_min"],
+        high=inputs["c_max"],
+    )
+    return {"weights": found.tolist()}
+
+
+def mask_opsm(inputs: Inputs) -> Outputs:
+    keep = algo.off_policy_keep(
+        real(inputs["logp"]),
+        real(inputs["logp_roll"]),
+        real(inputs["adv"]),
+        flags(inputs["mask"]),
+        max_divergence=inputs["delta"],
+    )
+    return {"keep": keep.int().tolist()}
+
+
 AGGREGATIONS = ("seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "constant", "prompt-mean")
 
 
@@ -362,9 +472,20 @@ OPERATIONS: dict[str, Callable[[Inputs], Outputs]] = {
     "kl.importance_weighted": kl_importance_weighted,
     "kl.in_reward": kl_in_reward,
     "logp.from_logits": logp_from_logits,
+    "is.weights": is_weights,
+    "loss.cispo": loss_cispo,
+    "loss.decoupled": loss_decoupled,
+    "loss.gmpo": loss_gmpo,
     "loss.grpo": loss_grpo,
+    "loss.gspo": loss_gspo,
+    "loss.gspo_token": loss_gspo_token,
     "loss.ppo_clip": loss_ppo_clip,
+    "loss.reinforce": loss_reinforce,
+    "loss.sapo": loss_sapo,
+    "loss.topr": loss_topr,
+    "loss.vespo": loss_vespo,
     "mask.eos": mask_eos,
+    "mask.opsm": mask_opsm,
     "mon.clip_fractions": mon_clip_fractions,
     "mon.groups": mon_groups,
     "mon.lengths": mon_lengths,

@@ -24,6 +24,9 @@ from oncurve.algo.logits import entropy_from_logits, token_logprobs_from_logits
 from oncurve.algo.masks import CompletionMask, completion_mask
 from oncurve.algo.monitor import ClipFractions, LogprobGap, RatioStats, clip_fractions, logprob_gap, ratio_stats
 from oncurve.algo.objective import LossTerms, ObjectiveSettings, policy_loss
+from oncurve.algo.off_policy import WeightMode, importance_weights, off_policy_keep
+from oncurve.algo.sequence_losses import gmpo_loss, gspo_loss, gspo_token_loss, topr_loss, vespo_loss
+from oncurve.algo.token_losses import cispo_loss, decoupled_loss, reinforce_loss, sapo_loss
 from oncurve.algo.whiten import whiten
 
 __all__ = [
@@ -42,27 +45,39 @@ __all__ = [
     "ObjectiveSettings",
     "RatioStats",
     "Staleness",
+    "WeightMode",
+    "cispo_loss",
     "clip_fractions",
     "clipped_surrogate",
     "completion_mask",
+    "decoupled_loss",
     "describe_objective",
     "entropy_from_logits",
+    "gmpo_loss",
     "group_advantages",
     "group_stats",
+    "gspo_loss",
+    "gspo_token_loss",
     "importance_ratio",
     "importance_weighted_kl",
+    "importance_weights",
     "informative_scale",
     "is_zero_variance",
     "kl_estimate",
     "kl_token_rewards",
     "length_stats",
     "logprob_gap",
+    "off_policy_keep",
     "policy_loss",
     "ratio_stats",
+    "reinforce_loss",
     "rewards_to_go",
+    "sapo_loss",
     "sequence_weights",
     "staleness",
     "token_logprobs_from_logits",
     "token_weights",
+    "topr_loss",
+    "vespo_loss",
     "whiten",
 ]

@@ -63,16 +63,16 @@ def group_advantages(rewards: Tensor, settings: AdvantageSettings, *, scored: Te
     """
     values, valid = _checked(rewards, scored)
     count = valid.sum(dim=1, keepdim=True).to(values.dtype)
-    mean = values.sum(dim=1, keepdim=True) / count.clamp(min=1)
+    mean = values.sum(dim=1, keepdim=True) / count
     centred = torch.where(valid, values - mean, 0.0)
     if settings.estimator == "group_zscore":
-        variance = centred.square().sum(dim=1, keepdim=True) / (count - settings.ddof).clamp(min=1)
+        variance = centred.square().sum(dim=1, keepdim=True) / (count - settings.ddof)
         advantages = centred / (variance.sqrt() + settings.std_eps)
     elif settings.estimator == "rloo":
-        advantages = centred * count / (count - 1).clamp(min=1)
+        advantages = centred * count / (count - 1)
     else:
         advantages = centred
-    silent = _span(values, valid) <= settings.tolerance
+    silent = _span(values, valid) <= settings.tolerance  # also where fewer than two are scored and this is 0/0
     return advantages.masked_fill(silent[:, None], 0.0).to(rewards.dtype)
 
 
