@@ -191,6 +191,14 @@ def test_a_model_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_code_in_a_model_directory_is_not_run(tmp_path: Path) -> None:
+    save_llama(tmp_path)
+    (tmp_path / "custom.py").write_text("raise SystemExit('ran')\n")
+    edit_json(tmp_path / "config.json", model_type="custom", auto_map={"AutoConfig": "custom.CustomConfig"})
+    with pytest.raises(ModelError, match=r"config\.json"):
+        load(tmp_path)
+
+
 # What can be wrong with the weights
 
 

@@ -60,15 +60,16 @@ def test_a_layer_that_does_not_exist_names_the_nearest(llama_directory: Path) ->
         load(llama_directory, target_modules=("v_proj", "q_porj"))
 
 
-def test_alpha_over_rank_is_the_scale_of_the_difference(llama_directory: Path) -> None:
-    outputs = []
-    for alpha in (8.0, 24.0):
-        layer = load(llama_directory, rank=4, alpha=alpha).model.model.layers[0].mlp.up_proj
-        torch.nn.init.ones_(layer.lora_B["default"].weight)
-        x = torch.linspace(-1, 1, 32)
-        outputs.append(((layer(x) - layer.base_layer(x)), layer.lora_A["default"](x).sum()))
-    for (difference, inner), scale in zip(outputs, (2.0, 6.0), strict=True):  # alpha / rank; B of ones sums A x
-        assert torch.allclose(difference, scale * inner.expand(48), atol=1e-5)
+def test_the_difference_is_alpha_over_rank_times_b_a_x(llama_directory: Path) -> None:
+    # Rank 1, A = [1, 2, 0, ...], B = [3, 0, ...], x = (1, 1, 0, ...): alpha / 1 * 3 * (1 + 2) = 9 alpha, in one output.
+    for alpha in (2.0, 0.5):
+        layer = load(llama_directory, rank=1, alpha=alpha).model.model.layers[0].mlp.up_proj
+        a, b, x = torch.zeros(1, 32), torch.zeros(48, 1), torch.zeros(32)
+        a[0, :2], b[0], x[:2] = torch.tensor([1.0, 2.0]), 3.0, 1.0
+        layer.lora_A["default"].weight.data, layer.lora_B["default"].weight.data = a, b
+        difference = layer(x) - layer.base_layer(x)
+        assert difference[0].item() == pytest.approx(9 * alpha, abs=1e-5)
+        assert difference[1:].eq(0).all()
 
 
 def test_dropout_acts_in_training_mode_only(llama_directory: Path) -> None:

@@ -22,6 +22,9 @@ from oncurve.model.settings import ModelSettings
 from oncurve.model.source import resolve_directory
 from oncurve.model.terminators import find_context_length, find_terminators
 
+LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""Nothing is fetched, and no code from a model directory is run (left open, transformers would ask on the terminal)."""
+
 
 def load_policy(settings: ModelSettings, *, seed: int) -> Policy:
     """The starting policy of a run, in eval mode, with dropout off.
@@ -70,7 +73,7 @@ def load_config(directory: Path) -> PreTrainedConfig:
         ModelError: it cannot be read, or describes an architecture that transformers does not know.
     """
     with reading(str(directory / "config.json")):
-        config: PreTrainedConfig = AutoConfig.from_pretrained(directory, local_files_only=True)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(directory, **LOCAL)
     return config
 
 
@@ -108,7 +111,7 @@ def _load_full(settings: ModelSettings, directory: Path) -> Policy:
 
 def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     with reading(f"the tokenizer in {directory}"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(directory, **LOCAL)
     return tokenizer
 
 
@@ -117,7 +120,7 @@ def _load_model(settings: ModelSettings, directory: Path) -> PreTrainedModel:
     options: dict[str, Any] = {
         "dtype": dtype,  # not .to(dtype) afterwards, which would round the buffers of rotary embeddings as well
         "attn_implementation": choose_attention(settings.attention, dtype),
-        "local_files_only": True,
+        **LOCAL,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # so that they are reported, and refused by name
     }
