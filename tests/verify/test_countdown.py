@@ -82,6 +82,12 @@ def test_fractions_on_the_way_are_exact():
     assert judge("7/2", [7, 2], 3).status is Status.WRONG
 
 
+def test_the_target_may_be_zero_or_negative():
+    assert judge("4-4", [4, 4], 0).status is Status.CORRECT
+    assert judge("4/4", [4, 4], 0).status is Status.WRONG
+    assert judge("2-5", [5, 2], -3).status is Status.CORRECT
+
+
 def test_numbers_may_be_left_out_only_when_the_rule_says_so():
     lenient = {"use": "at_most_once"}
     assert judge("5*2+1", [5, 2, 1, 9], 11).status is Status.WRONG

@@ -119,12 +119,12 @@ def test_numbers_of_libraries_are_numbers(make: Make):
         ("raise KeyError('no column')", "error", "KeyError: 'no column' (rewards.py, line 3)"),
         ("raise SystemExit(0)", "error", "SystemExit"),
         ("os._exit(0)", "crash", "the process died: exit status 0"),
-        ("time.sleep(60)", "timeout", "no result after 0.7 s"),
-        ("while True: pass", "timeout", "no result after 0.7 s"),
+        ("time.sleep(60)", "timeout", "no result after 1 s"),
+        ("while True: pass", "timeout", "no result after 1 s"),
     ],
 )
 def test_failures_are_told_apart_and_never_scored(make: Make, body: str, cause: str, evidence: str):
-    function = make(f"import os, time\ndef f(completions, **columns):\n    {body}", timeout_s=0.7)
+    function = make(f"import os, time\ndef f(completions, **columns):\n    {body}", timeout_s=1.0)
     for verdict in function.judge(items("a", "b")):
         assert (verdict.status, verdict.reward, verdict.cause) == (Status.NO_VERDICT, None, cause)
         assert evidence in verdict.evidence

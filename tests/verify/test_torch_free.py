@@ -1,7 +1,7 @@
 """A scoring worker starts without torch."""
 
 import importlib.util
-import subprocess  # noqa: TID251  a fresh process is the point
+import subprocess
 import sys
 
 import pytest

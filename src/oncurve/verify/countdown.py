@@ -196,11 +196,11 @@ def _puzzle(task: Task, settings: CountdownSettings) -> _Puzzle | str:
     operators = task.meta.get("operators", settings.operators)
     if not isinstance(numbers, Sequence) or not numbers or not all(map(_is_integer, numbers)):
         return f"meta.numbers must be a list of integers, got {numbers!r}"
-    if not _is_integer(target):
+    if not isinstance(target, int) or isinstance(target, bool):
         return f"meta.target must be an integer, got {target!r}"
     if not isinstance(operators, Sequence) or not operators or not set(operators) <= set(OPERATORS):
         return f"meta.operators must be some of {' '.join(OPERATORS)}, got {operators!r}"
-    return _Puzzle(tuple(map(int, numbers)), int(target or 0), tuple(operators))
+    return _Puzzle(tuple(map(int, numbers)), target, tuple(operators))
 
 
 def _is_integer(value: Any) -> bool:
