@@ -6,12 +6,12 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen  # noqa: TID251 - a kill needs a process
+from subprocess import PIPE, Popen
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from run_builder import CONFIG, FORMULA, append_groups, build_run, create_run, evaluation, make_group, make_task
 
@@ -200,6 +200,8 @@ def test_a_step_without_groups_is_no_trouble(tmp_path):
 awkward = st.text(st.characters(exclude_categories=())).filter(bool)
 
 
+@example(texts=["\ud800 a", "b \udfff\ud83d"], number=-0.1, flag=False)
+@example(texts=["\ud800 a", "\u2028\r\n"], number=5e-324, flag=True)
 @given(texts=st.lists(awkward, min_size=2, max_size=4), number=st.floats(-1e308, 1e308), flag=st.booleans())
 def test_text_and_floats_survive_both_stores(tmp_path_factory, texts, number, flag):
     run = create_run(tmp_path_factory.mktemp("any") / "run")
@@ -335,6 +337,7 @@ def test_a_disk_that_fills_up_leaves_whole_records(tmp_path):
             run.append_evaluation(0, {"note": "x" * 1000})
         with pytest.raises(StorageError, match="Free space there"):
             run.seal(is_final=True)
+        assert not list(run.path.rglob(".*.tmp"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     run.rewind(5)
