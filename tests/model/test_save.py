@@ -15,10 +15,9 @@ from oncurve.model import (
     Policy,
     fresh_embedded_policy,
     load_policy,
-    restore_policy,
     save_policy,
 )
-from oncurve.types import ModelError, StorageError
+from oncurve.types import StorageError
 
 IDS = torch.tensor([[5, 9, 2, 40, 11, 7]])
 
@@ -132,34 +131,6 @@ def test_a_saved_lora_is_merged_and_its_adapter_lies_beside_it(tmp_path: Path, l
     a, b = (adapter[f"base_model.model.{name}.lora_{letter}.weight"] for letter in "AB")
     base = load_file(llama_directory / "model.safetensors")[f"{name}.weight"]
     assert torch.allclose(merged.get_parameter(f"{name}.weight"), base + 8.0 / 4 * b @ a, atol=1e-6)
-
-
-@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_restored_policy_has_the_trained_weights_bit_for_bit(
-    tmp_path: Path, llama_directory: Path, lora: LoraSettings | None, dtype: Any
-) -> None:
-    settings = ModelSettings(path=str(llama_directory), lora=lora, dtype=dtype)
-    policy = load_policy(settings, seed=5)
-    move(policy)
-    save_policy(policy, tmp_path)
-    restored = restore_policy(settings, tmp_path, seed=5)
-    assert same(snapshot(restored), snapshot(policy))
-    assert (restored.adapter is None) is (lora is None)
-    assert restored.terminators == policy.terminators
-
-
-def test_an_adapter_of_another_rank_is_refused(tmp_path: Path, llama_directory: Path) -> None:
-    save_policy(lora_policy(llama_directory), tmp_path)
-    other = ModelSettings(path=str(llama_directory), lora=LoraSettings(rank=8))
-    with pytest.raises(ModelError, match=r"does not fit model.lora.*has shape \(4, 48\), \(8, 48\) is needed"):
-        restore_policy(other, tmp_path, seed=0)
-
-
-def test_a_missing_adapter_is_named(tmp_path: Path, llama_directory: Path) -> None:
-    settings = ModelSettings(path=str(llama_directory), lora=LoraSettings())
-    with pytest.raises(ModelError, match=f"Cannot read the LoRA adapter {tmp_path}/adapter"):
-        restore_policy(settings, tmp_path, seed=0)
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Networks: load, save and describe Hugging Face causal language models and their tokenizers."""
 
 from oncurve.model.embedded import embedded_directory, fresh_embedded_policy
-from oncurve.model.load import load_policy, restore_policy
+from oncurve.model.load import load_policy
 from oncurve.model.memory import MemoryEstimate, Workload, estimate_memory
 from oncurve.model.policy import Policy
-from oncurve.model.reference import Reference, rebuild_reference, reference_of, weights_fingerprint
+from oncurve.model.reference import Reference, reference_of, weights_fingerprint
 from oncurve.model.save import save_policy
 from oncurve.model.settings import LoraSettings, ModelSettings
 
@@ -19,9 +19,7 @@ __all__ = [
     "estimate_memory",
     "fresh_embedded_policy",
     "load_policy",
-    "rebuild_reference",
     "reference_of",
-    "restore_policy",
     "save_policy",
     "weights_fingerprint",
 ]

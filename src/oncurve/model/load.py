@@ -15,7 +15,7 @@ from transformers import (
 
 from oncurve.model.border import quiet, reading
 from oncurve.model.checks import check_complete, check_finite, check_vocabulary, num_embeddings
-from oncurve.model.lora import ADAPTER_DIRECTORY, attach_adapter, restore_adapter
+from oncurve.model.lora import attach_adapter
 from oncurve.model.policy import Policy
 from oncurve.model.precision import choose_attention, choose_dtype, cpu_has_bfloat16, read_cpuinfo
 from oncurve.model.settings import ModelSettings
@@ -41,28 +41,6 @@ def load_policy(settings: ModelSettings, *, seed: int) -> Policy:
     policy = _load_full(settings, resolve_directory(settings.path))
     if settings.lora is not None:
         policy.adapter = attach_adapter(policy.model, settings.lora, seed=seed)
-    return policy
-
-
-def restore_policy(settings: ModelSettings, directory: Path, *, seed: int) -> Policy:
-    """The policy that ``save_policy`` wrote to ``directory``, with exactly its trainable weights.
-
-    With LoRA the frozen weights come from the starting directory, ``settings.path``, and the matrices from
-    ``directory/adapter``; otherwise everything comes from ``directory``.
-
-    Args:
-        settings: those the run was started with.
-        directory: a checkpoint.
-        seed: the run's.
-
-    Raises:
-        ModelError: as ``load_policy``; or the adapter does not fit ``settings.lora``.
-    """
-    if settings.lora is None:
-        return _load_full(settings, resolve_directory(str(directory)))
-    policy = load_policy(settings, seed=seed)
-    if policy.adapter is not None:
-        restore_adapter(policy.adapter, directory / ADAPTER_DIRECTORY)
     return policy
 
 

@@ -7,16 +7,12 @@ so the adapted model starts equal to its base, and the base stays available as t
 Source: LoRA, arXiv:2106.09685; the implementation is peft's.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import torch
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from oncurve.model.border import quiet, reading
+from oncurve.model.border import quiet
 from oncurve.model.settings import LoraSettings
 from oncurve.types import ModelError, derive_seed, did_you_mean
 
@@ -67,32 +63,3 @@ def linear_names(model: PreTrainedModel) -> list[str]:
     """Last parts of the names of the model's linear layers, each once, in their order."""
     layers = (name for name, module in model.named_modules() if isinstance(module, LINEAR))
     return list(dict.fromkeys(name.rpartition(".")[2] for name in layers))
-
-
-def restore_adapter(adapter: PeftModel, directory: Path) -> None:
-    """Read the matrices of a saved adapter into ``adapter``.
-
-    Args:
-        directory: what ``PeftModel.save_pretrained`` wrote.
-
-    Raises:
-        ModelError: the file is missing or broken, or belongs to other LoRA settings.
-    """
-    file = directory / "adapter_model.safetensors"
-    with reading(f"the LoRA adapter {file}"):
-        saved = load_file(file)
-    _check_same(file, _shapes(get_peft_model_state_dict(adapter)), _shapes(saved))
-    set_peft_model_state_dict(adapter, saved)
-
-
-def _shapes(state: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in state.items()}
-
-
-def _check_same(file: Path, wanted: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
-    for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
-            raise ModelError(
-                f"{file} does not fit model.lora: {name} has shape {found.get(name)}, {wanted.get(name)} is needed. "
-                "Resume with the rank and target_modules the run was started with."
-            )

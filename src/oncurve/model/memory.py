@@ -37,9 +37,6 @@ class Workload(Settings):
     has_reference: bool
     """True when the objective has a KL term."""
 
-    has_master_weights: bool = True
-    """True when the optimiser keeps float32 copies of trained weights that are held in bfloat16."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEstimate:
@@ -49,8 +46,9 @@ class MemoryEstimate:
     reference: int
     """A frozen copy of the weights; 0 with LoRA, where the reference is the model without its adapter."""
     gradients: int
+    """Of all trained weights; for bfloat16 weights also the float32 sums over micro-batches."""
     optimizer: int
-    """Two float32 moments of AdamW, and master weights."""
+    """Two float32 moments of AdamW; for bfloat16 weights also their float32 masters."""
     kv_cache: int
     """Keys and values while sampling."""
     activations: int
@@ -91,11 +89,11 @@ def estimate_memory(settings: ModelSettings, workload: Workload) -> MemoryEstima
         attach_adapter(model, settings.lora, seed=0)
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         trained_item = _FLOAT32_BYTES
-    master = _FLOAT32_BYTES if workload.has_master_weights and trained_item < _FLOAT32_BYTES else 0
+    master = 0 if trained_item == _FLOAT32_BYTES else _FLOAT32_BYTES
     return MemoryEstimate(
         weights=base * item + (trained * trained_item if settings.lora else 0),
         reference=base * item if workload.has_reference and settings.lora is None else 0,
-        gradients=trained * trained_item,
+        gradients=trained * (trained_item + master),
         optimizer=trained * (2 * _FLOAT32_BYTES + master),
         kv_cache=_kv_values_per_token(model) * item * workload.rows * workload.row_tokens,
         activations=values_per_token * item * workload.micro_batch_tokens,

@@ -10,10 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from oncurve.model.load import load_policy
 from oncurve.model.policy import Policy
-from oncurve.model.settings import ModelSettings
-from oncurve.types import ModelError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,34 +52,19 @@ def reference_of(policy: Policy) -> Reference:
     return Reference(model=model)
 
 
-def rebuild_reference(settings: ModelSettings, policy: Policy, *, seed: int, fingerprint: str) -> Reference:
-    """The same reference for a run that is resumed: from the starting directory, never from a checkpoint.
+def weights_fingerprint(start: Policy | Reference) -> str:
+    """A hash of the starting weights: equal exactly when names, precision and every bit are equal.
+
+    A checkpoint does not hold the reference, so a resumed run takes it from the starting directory again; this tells
+    whether that still is what it was. The matrices of a LoRA adapter are left out.
 
     Args:
-        settings: those the run was started with.
-        policy: the restored policy.
-        seed: the run's.
-        fingerprint: ``weights_fingerprint`` of the reference when the run started.
-
-    Raises:
-        ModelError: the starting directory is gone or holds other weights by now.
+        start: the policy before its first update, or its reference at any time.
     """
-    reference = reference_of(policy if policy.adapter is not None else load_policy(settings, seed=seed))
-    found = weights_fingerprint(reference)
-    if found != fingerprint:
-        raise ModelError(
-            f"The weights behind model.path = {settings.path!r} changed since the run started (fingerprint {found}, "
-            f"then {fingerprint}), so its reference policy is lost. Restore them, or start a new run from a checkpoint."
-        )
-    return reference
-
-
-def weights_fingerprint(reference: Reference) -> str:
-    """A hash of the reference weights: equal exactly when names, precision and every bit are equal."""
     digest = blake2b(digest_size=16)
-    for name, parameter in reference.model.named_parameters():
-        if reference.adapter is not None and parameter.requires_grad:
-            continue  # the adapter's matrices are not part of the reference
+    for name, parameter in start.model.named_parameters():
+        if start.adapter is not None and parameter.requires_grad:
+            continue
         digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}".encode())
         digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -19,7 +19,7 @@ def save_policy(policy: Policy, directory: Path, *, dtype: Literal["float32", "b
     """Write weights, config, tokenizer and every terminator; the live model stays as it is.
 
     ``AutoModelForCausalLM`` and ``AutoTokenizer`` load the result. With LoRA the matrices are merged into a copy of the
-    weights, and the adapter itself lies beside them in ``adapter/``, for ``restore_policy`` and for peft.
+    weights, and the adapter itself lies beside them in ``adapter/``, as peft loads it.
 
     Args:
         policy: what to save.
