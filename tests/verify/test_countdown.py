@@ -135,6 +135,19 @@ def test_hostile_expressions_get_a_fast_verdict(answer: str):
     assert time.process_time() - started < 1.0
 
 
+def test_the_bounds_are_where_they_are_said_to_be():
+    assert read_expression("9" * 12).value == 10**12 - 1
+    assert read_expression("(" * 30 + "1" + ")" * 30).value == 1
+    assert read_expression("1" + " " * 499).value == 1
+    for text in ("9" * 13, "(" * 31 + "1" + ")" * 31, "1" + " " * 500):
+        with pytest.raises(ExpressionError):
+            read_expression(text)
+
+
+def test_one_operator_is_enough():
+    assert judge("4+5+2", settings={"operators": ("+",)}).status is Status.CORRECT
+
+
 @given(st.text("0123456789+-*/() x", max_size=40))
 def test_any_text_is_computed_or_refused(text: str):
     with suppress(ExpressionError):
