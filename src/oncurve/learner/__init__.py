@@ -1,0 +1,17 @@
+"""Change a policy: groups to optimiser steps, and checkpoints that survive a kill."""
+
+from oncurve.learner.checkpoint import latest_checkpoint, list_checkpoints, load_state, save_checkpoint
+from oncurve.learner.learner import Learner, UpdateResult
+from oncurve.learner.settings import LearnerSettings
+from oncurve.learner.statistics import rollout_metrics
+
+__all__ = [
+    "Learner",
+    "LearnerSettings",
+    "UpdateResult",
+    "latest_checkpoint",
+    "list_checkpoints",
+    "load_state",
+    "rollout_metrics",
+    "save_checkpoint",
+]
