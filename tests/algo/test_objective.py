@@ -212,3 +212,19 @@ def test_a_kl_alone_is_never_scaled_to_full_size() -> None:
 def test_values_outside_their_range_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ObjectiveSettings(**values)
+
+
+def test_the_defaults_are_stated() -> None:
+    assert ObjectiveSettings().model_dump() == {
+        "advantage": {"estimator": "group_zscore", "ddof": 0, "std_eps": 1e-6, "tolerance": 1e-6},
+        "clip_low": 0.2,
+        "clip_high": 0.2,
+        "aggregation": "seq-mean-token-mean",
+        "kl_coef": 0.0,
+        "kl_estimator": "k3",
+        "kl_placement": "loss",
+        "entropy_coef": 0.0,
+        "zero_variance": "skip",
+        "resample_rounds": 4,
+        "mask_truncated": False,
+    }

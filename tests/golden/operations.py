@@ -48,6 +48,19 @@ def adv_grpo(inputs: Inputs) -> Outputs:
     return advantages(inputs, algo.AdvantageSettings(ddof=inputs["ddof"], std_eps=inputs["eps"]))
 
 
+def rows_of(inputs: Inputs, name: str) -> Tensor:
+    """Arrange a flat batch of equal groups, each contiguous, as [P, G]."""
+    return real(inputs[name]).view(len(set(inputs["group"])), -1)
+
+
+def flat(table: Tensor) -> Outputs:
+    return {"advantages": table.flatten().tolist()}
+
+
+def std_choice(inputs: Inputs) -> dict[str, Any]:
+    return {"ddof": inputs["ddof"], "std_eps": inputs["eps"]}
+
+
 def filter_zero_variance(inputs: Inputs) -> Outputs:
     rewards, scored, _ = grouped(inputs["rewards"], inputs["group"])
     silent = algo.is_zero_variance(rewards, tolerance=inputs["tol"], scored=scored)
@@ -451,7 +464,26 @@ def eval_paired(inputs: Inputs) -> Outputs:
 
 
 OPERATIONS: dict[str, Callable[[Inputs], Outputs]] = {
+    "adv.batch_std": lambda inputs: flat(
+        algo.batch_std_advantages(rows_of(inputs, "rewards"), std_of=inputs["std_of"], **std_choice(inputs))
+    ),
     "adv.grpo": adv_grpo,
+    "adv.maxrl": lambda inputs: flat(algo.maxrl_advantages(rows_of(inputs, "rewards"), mean_eps=inputs["eps"])),
+    "adv.ngrpo": lambda inputs: flat(
+        algo.ngrpo_advantages(
+            rows_of(inputs, "rewards"),
+            max_reward=inputs["r_max"],
+            num_virtual=inputs["n_virtual"],
+            **std_choice(inputs),
+        )
+    ),
+    "adv.opo": lambda inputs: flat(
+        algo.length_weighted_advantages(rows_of(inputs, "rewards"), rows_of(inputs, "lengths"))
+    ),
+    "adv.passk_analytic": lambda inputs: flat(
+        algo.passk_advantages(real([inputs["correct"]]), k=inputs["k"], std_eps=inputs["eps"])
+    ),
+    "adv.passk_topgap": lambda inputs: flat(algo.top_gap_advantages(rows_of(inputs, "rewards"), **std_choice(inputs))),
     "adv.mean_only": lambda inputs: advantages(inputs, algo.AdvantageSettings(estimator="group_mean")),
     "adv.rloo": lambda inputs: advantages(inputs, algo.AdvantageSettings(estimator="rloo")),
     "agg.accumulate": agg_accumulate,

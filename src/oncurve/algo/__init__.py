@@ -12,6 +12,14 @@ from oncurve.algo.batch_stats import (
 )
 from oncurve.algo.clipping import MAX_LOG_RATIO, clipped_surrogate, importance_ratio
 from oncurve.algo.formula import Formula, describe_objective
+from oncurve.algo.group_variants import (
+    batch_std_advantages,
+    length_weighted_advantages,
+    maxrl_advantages,
+    ngrpo_advantages,
+    passk_advantages,
+    top_gap_advantages,
+)
 from oncurve.algo.kl import (
     KlEstimator,
     KlPlacement,
@@ -46,6 +54,7 @@ __all__ = [
     "RatioStats",
     "Staleness",
     "WeightMode",
+    "batch_std_advantages",
     "cispo_loss",
     "clip_fractions",
     "clipped_surrogate",
@@ -66,8 +75,12 @@ __all__ = [
     "kl_estimate",
     "kl_token_rewards",
     "length_stats",
+    "length_weighted_advantages",
     "logprob_gap",
+    "maxrl_advantages",
+    "ngrpo_advantages",
     "off_policy_keep",
+    "passk_advantages",
     "policy_loss",
     "ratio_stats",
     "reinforce_loss",
@@ -77,6 +90,7 @@ __all__ = [
     "staleness",
     "token_logprobs_from_logits",
     "token_weights",
+    "top_gap_advantages",
     "topr_loss",
     "vespo_loss",
     "whiten",

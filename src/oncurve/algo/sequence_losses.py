@@ -192,8 +192,8 @@ def vespo_loss(
     current, log_ratio = _inputs(logprobs, old_logprobs, advantages, loss_mask)
     gain = advantages.detach().to(current.dtype)
     log_product = log_ratio.detach().sum(dim=1).clamp(log(1e-8), MAX_LOG_RATIO)
-    power = torch.where(gain >= 0, power_positive, power_negative)
-    rate = torch.where(gain >= 0, rate_positive, rate_negative)
+    power = torch.where(gain >= 0, gain.new_tensor(power_positive), gain.new_tensor(power_negative))
+    rate = torch.where(gain >= 0, gain.new_tensor(rate_positive), gain.new_tensor(rate_negative))
     weight = (power * log_product + rate * (1 - log_product.exp())).exp()
     return -(weight * gain)[:, None] * current
 

@@ -67,7 +67,7 @@ def sapo_loss(
     require_same_shape(logprobs=logprobs, old_logprobs=old_logprobs, advantages=advantages)
     ratio = importance_ratio(logprobs, old_logprobs)
     gain = advantages.detach().to(ratio.dtype)
-    tau = torch.where(gain > 0, tau_positive, tau_negative).to(ratio.dtype)
+    tau = torch.where(gain > 0, gain.new_tensor(tau_positive), gain.new_tensor(tau_negative))
     return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * gain
 
 
