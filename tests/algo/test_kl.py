@@ -141,5 +141,7 @@ def test_bad_arguments_are_refused() -> None:
         kl_token_rewards(torch.ones(2), torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(1, 2) > 0, kl_coef=1.0)
     with pytest.raises(ValueError, match="common shape"):
         kl_token_rewards(torch.ones(1), torch.zeros(1, 3), torch.zeros(1, 2), torch.ones(1, 2) > 0, kl_coef=1.0)
+    with pytest.raises(ValueError, match=r"loss_mask \[1, 2\]"):
+        kl_token_rewards(torch.ones(1), torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 2) > 0, kl_coef=1.0)
     with pytest.raises(ValueError, match="ref_logprobs"):
         kl_estimate(torch.zeros(2), torch.zeros(1), "k1")

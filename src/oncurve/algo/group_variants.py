@@ -131,7 +131,7 @@ def passk_advantages(correct: Tensor, *, k: int, std_eps: float = 1e-6) -> Tenso
         miss = comb(wrong, k) / comb(size, k)
         scale = sqrt(miss * (1 - miss)) + std_eps
         wrong_gain = miss - (comb(wrong - 1, k - 1) / comb(size - 1, k - 1) if wrong else 0.0)
-        rows.append([(miss if value > 0 else wrong_gain) / scale if miss > 0 else 0.0 for value in row.tolist()])
+        rows.append([(miss if value > 0 else wrong_gain) / scale if 0 < miss < 1 else 0.0 for value in row.tolist()])
     return _silenced(correct.new_tensor(rows), correct, 0.0)
 
 
