@@ -173,10 +173,10 @@ def test_a_column_whose_name_holds_a_dot_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gold_format", "gold"), [("auto", "3"), ("hash", "3"), ("box", "2"), ("verbatim", r"\boxed{2} #### 3")]
+    ("gold_format", "gold"), [("auto", "3"), ("hash", "3"), ("box", "2"), ("verbatim", r"\boxed{2} #### 1 #### 3")]
 )
 def test_the_place_of_the_gold_can_be_said(tmp_path: Path, gold_format: str, gold: str) -> None:
-    rows = [{"prompt": f"Q{index}", "answer": r"\boxed{2} #### 3"} for index in range(5)]
+    rows = [{"prompt": f"Q{index}", "answer": r"\boxed{2} #### 1 #### 3"} for index in range(5)]
     tasks = load(write(tmp_path / "a.jsonl", rows), gold_format=gold_format)
     assert {task.gold for task in tasks.train} == {gold}
 

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from oncurve.tasks import SOURCES, UNBOUNDED, GeneratedTasks, TaskSettings, load_tasks, worked_example
 from oncurve.tasks.countdown import CountdownOptions, countdown, expression, left_to_right
+from oncurve.tasks.generated import distinct
+from oncurve.tasks.language import NumberListOptions, largest
 from oncurve.types import ConfigError, DataError, Message, Task
 
 CHARACTERS = set("0123456789+-*/=()., :;?!abcdefghijklmnopqrstuvwxyz\n")
@@ -235,6 +237,21 @@ def _question(task: Task) -> str:
 
 def _numbers(task: Task) -> list[int]:
     return list(map(int, re.findall(r"\d+", _question(task))))
+
+
+def test_lists_of_numbers_are_one_problem_in_any_order_and_reach_both_ends() -> None:
+    options = NumberListOptions(num_numbers=2, min_number=10, max_number=12)
+    assert {largest(Random(seed), options).canonical for seed in range(100)} == {"10, 11", "10, 12", "11, 12"}
+
+
+def test_the_search_for_different_problems_ends_after_200_fruitless_draws_in_a_row() -> None:
+    def tasks(order: list[int]) -> list[Task]:
+        return [Task(id=str(index), prompt="", gold="1", kind="toy", verifier="answer") for index in order]
+
+    found, repeats = distinct(tasks([0] * 150 + [1] + [0] * 150 + [2]), 3)
+    assert ([task.id for task in found], repeats) == (["0", "1", "2"], 299)
+    assert len(distinct(tasks([0] * 201 + [1]), 2)[0]) == 1
+    assert len(distinct(tasks([0] * 200 + [1]), 2)[0]) == 2
 
 
 def test_letter_counting_is_not_always_one() -> None:

@@ -1,6 +1,6 @@
 """The sampler: every task once an epoch, nothing twice in a call, one number to resume from."""
 
-import subprocess  # noqa: TID251
+import subprocess
 import sys
 from collections import Counter
 
@@ -32,12 +32,16 @@ def test_an_epoch_gives_every_task_once(count: int, seed: int, size: int) -> Non
 
 
 @given(st.integers(1, 12), st.integers(0, 99), st.lists(st.integers(0, 12), max_size=12))
-def test_no_call_holds_a_task_twice(count: int, seed: int, sizes: list[int]) -> None:
+def test_no_call_and_no_epoch_serves_a_task_twice(count: int, seed: int, sizes: list[int]) -> None:
     sampler = TaskSampler(make_tasks(count), seed=seed)
+    served: Counter[str] = Counter()
     for size in sizes:
         size = min(size, count)
         taken = ids(sampler.take(size))
         assert len(taken) == len(set(taken)) == size
+        served.update(taken)
+        epochs_entered = -(-sampler.cursor // count)
+        assert max(served.values(), default=0) <= epochs_entered
 
 
 @given(st.integers(1, 12), st.integers(0, 99), st.lists(st.integers(0, 12), max_size=8), st.lists(st.integers(0, 12)))
