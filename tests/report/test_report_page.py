@@ -108,6 +108,11 @@ def test_a_summary_says_what_is_missing(tmp_path):
         "No rollouts are recorded.",
     ]
     run.append_metrics({"step": 1, "reward/mean": None})
+    run.append_evaluation(1, {"greedy": 0.5})
+    assert summarise(run)["missing"][0] == "There is no held-out evaluation after training yet."
+    assert (summarise(run)["eval_before"], summarise(run)["eval_after"]) == ({"step": 1, "greedy": 0.5}, None)
+    run.rewind(1)
+    run.append_metrics({"step": 1, "reward/mean": None})
     run.append_evaluation(8, {"greedy": 0.5})
     summary = summarise(run)
     assert summary["missing"][0] == "The starting policy was not evaluated: there is no before."
@@ -290,7 +295,7 @@ def test_a_long_run_with_long_texts_stays_small(tmp_path):
     names = [f"component/part-{index}-{'x' * 100}/mean" for index in range(30)] + ["reward/mean", "kl/reference"]
     for step in range(1500):
         run.append_metrics({"step": step} | dict.fromkeys(names, 1 / (step + 3)))
-        run.append_event(step, "note", "&" * 5000, text="&" * 5000)
+        run.append_event(step, f"kind-{step}", "&" * 5000, text="&" * 5000)
     texts = ["<&\"'" * 5000] * 16
     task = make_task(1, prompt="<" * 50_000, gold="&" * 50_000)
     for step in range(6):
@@ -298,6 +303,8 @@ def test_a_long_run_with_long_texts_stays_small(tmp_path):
     page = page_of(run)
     assert len(page.encode()) < MAX_PAGE_BYTES
     assert "The latest 150 of 1500." in page
+    assert "<td>kind-1499</td>" in page
+    assert "<td>kind-1349</td>" not in page
     assert "Each point is the mean of 5 consecutive steps." in page
 
 

@@ -163,7 +163,8 @@ def test_sealing_changes_no_record(tmp_path):
     assert list(read_rollouts(run)) == before
     assert count_rollouts(run) == counts
     assert counts == dict.fromkeys(range(44), 32) | {44: 40}
-    assert list(read_rollouts(run, step=44)) == [row for row in before if row.step == 44]
+    for step in (0, 19, 20, 44):
+        assert list(read_rollouts(run, step=step)) == [row for row in before if row.step == step]
     assert list(read_rollouts(run, step=1000)) == []
 
 
