@@ -110,6 +110,14 @@ def test_resuming_a_finished_run_changes_nothing(whole, tmp_path) -> None:
     assert_equal(finish(run_dir), whole)
 
 
+def test_a_run_that_is_still_being_written_is_not_resumed(tmp_path) -> None:
+    run_dir = tmp_path / "run"
+    with Session.create(load_config(None, [*SMALL, "--run_dir", str(run_dir)])) as session:
+        with pytest.raises(RunError, match="another process is writing"):
+            Session.resume(run_dir)
+        assert session.step == 0
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path) -> None:
     with pytest.raises(RunError, match=r"config\.toml"):
         Session.resume(tmp_path)

