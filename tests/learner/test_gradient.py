@@ -168,6 +168,15 @@ def test_zero_variance_groups_stay_in_the_denominators_when_kept():
     assert largest_difference(kept, {name: value / 3 for name, value in alone.items()}) < 1e-10
 
 
+def test_dropped_groups_leave_the_denominators_even_when_silent_ones_are_kept():
+    policy = tiny_policy("gpt2")
+    groups = sample_groups(policy, [[1.0, 0.0], [1.0, 1.0], [1.0, None]])
+    objective = ObjectiveSettings(zero_variance="keep", kl_coef=0.1)
+    _, with_dropped = step_gradient(policy, groups, objective)
+    _, without = step_gradient(policy, groups[:2], objective)
+    assert all(torch.equal(with_dropped[name], without[name]) for name in without)
+
+
 def test_unscored_members_contribute_nothing_but_stay_in_the_count_of_sequences():
     policy = tiny_policy("gpt2", dtype=torch.float64)
     groups = sample_groups(policy, [[1.0, 0.0, None]])

@@ -196,6 +196,19 @@ def test_full_and_lora_training_both_move_the_policy_towards_the_rewarded_comple
         assert moved == (set(before) if lora is None else {name for name in before if "lora_" in name})
 
 
+def test_lora_dropout_acts_in_training_only_and_the_global_random_state_stays():
+    policy = tiny_policy("llama")
+    policy.adapter = attach_adapter(policy.model, LoraSettings(rank=4, dropout=0.5), seed=0)
+    learner = learner_of(policy, LearnerSettings(lr=0.05, max_logprob_gap=10.0))
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    learner.update(sample_groups(policy, REWARDS))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any(module.training for module in policy.model.modules())
+    groups = sample_groups(policy, REWARDS)  # sampled without dropout
+    assert learner.update(groups).metrics["gap/mean_abs"] > 1e-3
+
+
 def test_a_group_with_one_scored_member_is_dropped_and_counted():
     policy = tiny_policy()
     groups = sample_groups(policy, [[1.0, None, None], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, None]])
