@@ -85,9 +85,16 @@ def test_the_two_level_search_agrees_with_one_running_sum(seed, width):
 @pytest.mark.parametrize("width", [3, 512, 513, 1024, 1500])
 def test_the_ends_of_the_unit_interval_select_the_first_and_last_positive_weight(width, uniform):
     weights = torch.zeros(1, width)
-    weights[0, 1] = weights[0, width - 2] = 0.1
+    weights[0, 1] = weights[0, width - 2] = 0.5
     expected = 1 if uniform == 0.0 else width - 2
     assert inverse_cdf(weights, torch.tensor([uniform], dtype=torch.float64)).tolist() == [expected]
+
+
+def test_a_block_sum_that_rounds_up_does_not_lead_beyond_the_weights():
+    # 1 + 1.5 * 2^-24 is 1 + 2^-23 as a float32 block sum, more than the float64 running sum inside the block.
+    weights = torch.zeros(1, 1024)
+    weights[0, 0], weights[0, 1] = 1.0, 1.5 * 2**-24
+    assert inverse_cdf(weights, torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [1]
 
 
 @pytest.mark.parametrize("num_tokens", [40, 1200])

@@ -145,7 +145,7 @@ class Decoder:
         is_terminator = self._is_terminator[drawn.ids]
         had_ended = rows.count == self._max_budget
         rows.count.add_(1)
-        has_ended = is_terminator | (rows.count >= rows.budget) | had_ended
+        has_ended = is_terminator | (rows.count >= rows.budget)  # of ended rows too: L + 1 is above every budget
         num_ended = int(has_ended.sum())
         if num_ended > self._num_ended:
             self._note_ends(rows, has_ended & ~had_ended, is_terminator)

@@ -15,7 +15,7 @@ _BLOCK = 512
 """Candidates that are searched as one block; below it a row is searched directly."""
 
 _BELOW_ONE = 1.0 - 2.0**-52
-"""Keeps ``u * total`` below ``total`` after rounding, so that the search never runs off the end."""
+"""Times a running sum it is less than that sum, so that the search inside a block does not run off its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +92,8 @@ def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     width = weights.shape[1]
     block, rest = _search(_block_sums(weights), uniforms)
     columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=weights.device)
-    inside = weights.gather(1, columns.clamp(max=width - 1)).masked_fill(columns >= width, 0.0)
-    cdf = inside.double().cumsum(dim=-1)
+    # Beyond the end the last weight repeats; an index that lands there is cut back to it below.
+    cdf = weights.gather(1, columns.clamp(max=width - 1)).double().cumsum(dim=-1)
     target = torch.minimum(rest, cdf[:, -1] * _BELOW_ONE)  # a block's sum and its running sum may round apart
     return (block * _BLOCK + _first_above(cdf, target)).clamp(max=width - 1)
 
@@ -110,7 +110,7 @@ def _block_sums(weights: Tensor) -> Tensor:
 def _search(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """The index that ``uniforms`` selects and how far beyond the sum of all earlier weights the target lies."""
     cdf = weights.double().cumsum(dim=-1)
-    target = uniforms * _BELOW_ONE * cdf[:, -1]
+    target = uniforms * cdf[:, -1]  # below the total even for the largest uniform, 1 - 2^-53
     index = _first_above(cdf, target)
     before = torch.where(index > 0, cdf.gather(1, (index - 1).clamp(min=0)[:, None]).squeeze(1), 0.0)
     return index, target - before
