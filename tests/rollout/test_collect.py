@@ -176,6 +176,11 @@ def test_a_group_is_informative_when_two_scored_members_differ(values, expected)
     assert is_informative(group("a", values), primary="answer", tolerance=1e-6) is expected
 
 
+def test_a_difference_of_exactly_the_tolerance_counts_as_equal():
+    assert not is_informative(group("a", [0.0, 0.5]), primary="answer", tolerance=0.5)
+    assert is_informative(group("a", [0.0, 0.5]), primary="answer", tolerance=0.25)
+
+
 def test_the_task_metric_decides_and_not_the_reward():
     shaped = [
         Verdict(status=Status.CORRECT, reward=reward, components={"answer": 1.0, "length": reward})
