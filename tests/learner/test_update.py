@@ -254,6 +254,31 @@ def test_the_task_metric_decides_what_counts_as_all_equal():
     assert learner_of(policy, LearnerSettings(max_logprob_gap=9.0)).update([shaped, groups[1]]).advantages[0][0] > 0.9
 
 
+def test_a_completion_without_the_task_metric_does_not_make_a_group_look_mixed():
+    policy = tiny_policy()
+    [group] = sample_groups(policy, [[1.0, 0.9, 0.8]])
+    metrics = [{"answer": 1.0}, {"answer": 1.0}, {"answer": None}]
+    verdicts = tuple(replace(v, components=part) for v, part in zip(group.verdicts, metrics, strict=True))
+    learner = Learner(policy, FAST, ObjectiveSettings(), sampling=SAMPLING, primary="answer")
+    assert learner.update([replace(group, verdicts=verdicts)]).advantages == ((0.0, 0.0, 0.0),)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_logits_stay_within_their_budget(family):
+    # 20 rows of the vocabulary; the longest completion behind its prompt has 17 tokens.
+    policy = tiny_policy(family)
+    sizes = []
+    policy.model.get_output_embeddings().register_forward_hook(
+        lambda _m, _a, output: sizes.append(output.numel() // 61)
+    )
+    groups = sample_groups(policy, REWARDS)
+    learner = learner_of(policy, LearnerSettings(logits_chunk_bytes=20 * 61 * 4), kl_coef=0.1)
+    sizes.clear()
+    learner.update(groups)
+    assert len(sizes) > 4
+    assert max(sizes) <= 20
+
+
 def test_entropy_is_measured_always_and_raised_only_with_a_coefficient():
     policy = tiny_policy(dtype=torch.float64)
     with torch.no_grad():
