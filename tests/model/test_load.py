@@ -150,7 +150,7 @@ def test_a_missing_embedded_model_names_the_command_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "embedded_directory", lambda: tmp_path / "data")
-    with pytest.raises(ModelError, match=r"data has no config.*run `oncurve sft`"):
+    with pytest.raises(ModelError, match=r"data has no config.*run `oncurve sft"):
         load_policy(ModelSettings(), seed=0)
 
 
