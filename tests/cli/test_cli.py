@@ -112,7 +112,7 @@ def test_explain_trains_nothing_and_says_everything(tmp_path: Path) -> None:
 
 def test_check_shows_prompts_golds_and_rejected_golds(tmp_path: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": f"We add. #### {n + 1}", "mood": "calm"} for n in range(30)]
-    rows.append({"question": "What is it?", "answer": "#### yes or no", "mood": "calm"})
+    rows.append({"question": "What is it?", "answer": "#### nan", "mood": "calm"})
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = oncurve("check", "--tasks.source", "file", "--tasks.path", path, "--tasks.options", "{}", "--json")

@@ -302,6 +302,16 @@ def test_a_chat_prompt_has_its_system_message_and_template() -> None:
     assert re.fullmatch(r"Q: What is \d\d \+ \d\d\?\n.*<answer></answer>\. \(a set is \{1\}\)", user.content)
 
 
+def test_examples_are_turns_before_the_question_phrased_like_it() -> None:
+    example = {"question": "What is 10 + 11?", "answer": "<answer>21</answer>"}
+    config = TaskSettings(source="sum", examples=[example], system_prompt="Add.", prompt_template="Q: {prompt}")
+    system, asked, answered, user = load_tasks(config, seed=0).train[0].prompt
+    assert [turn.role for turn in (system, asked, answered, user)] == ["system", "user", "assistant", "user"]
+    assert asked.content.startswith("Q: What is 10 + 11?\n")
+    assert asked.content.partition("\n")[2] == user.content.partition("\n")[2]  # the same sentence on where to answer
+    assert answered.content == "<answer>21</answer>"
+
+
 def test_countdown_can_be_asked_in_words() -> None:
     task = load_tasks(TaskSettings(prompt_style="text"), seed=0).train[0]
     first, second, third = task.meta["numbers"]
@@ -378,6 +388,10 @@ def test_a_missing_reasoning_gym_names_the_command(monkeypatch: pytest.MonkeyPat
         ({"path": "a.jsonl", "held_out_seed": 1}, "a file is split by a hash"),
         ({"answer_format": "box"}, "has no effect"),
         ({"system_prompt": "Hi."}, "Set prompt_style = 'chat'"),
+        (
+            {"examples": [{"question": "1,1:2=", "answer": "1+1"}]},
+            "examples are turns of a chat, but prompts are compact",
+        ),
         ({"prompt_template": "Q: {question}"}, "holds {prompt}"),
         ({"num_train": 1}, "greater than or equal to 2"),
     ],

@@ -12,7 +12,7 @@ from oncurve.model import save_policy
 from oncurve.report import read_evaluations, render_report
 from oncurve.train import Session, train
 from oncurve.train.environment import available_cores, use_threads
-from oncurve.train.supervised import starting_policy, warm_start
+from oncurve.train.supervised import EMBEDDED, starting_policy, warm_start
 from oncurve.types import RunError
 
 
@@ -40,7 +40,7 @@ def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dic
         for step, loss in warm_start(config, policy):
             if step % 25 == 0 or step == config.sft.steps:
                 view.line(f"step {step}/{config.sft.steps}  loss {loss:.4f}  {time.perf_counter() - started:.0f} s")
-    save_policy(policy, to)
+    save_policy(policy, to, dtype="bfloat16" if config.model.path == EMBEDDED else None)
     return {"model": str(to), "steps": config.sft.steps, "loss": loss, "seconds": time.perf_counter() - started}
 
 

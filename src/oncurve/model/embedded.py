@@ -53,6 +53,7 @@ def fresh_embedded_policy(seed: int, *, width: int = 128, num_layers: int = 3, n
         n_embd=width,
         n_layer=num_layers,
         n_head=num_heads,
+        activation_function="gelu_pytorch_tanh",  # the same function as GPT-2's own, in one fused kernel
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,

@@ -18,7 +18,8 @@ def resolve_directory(path: str) -> Path:
         ModelError: there is no such directory, or one of the three is missing.
     """
     if path == "embedded":
-        return _complete(embedded_directory(), "It is made by supervised learning: run `oncurve sft`.")
+        directory = embedded_directory()
+        return _complete(directory, f"It is made by supervised learning: run `oncurve sft --to {directory}`.")
     if path == "smollm2":
         return _complete(smollm2_directory(), "Delete that directory to have it converted again.")
     directory = Path(path).expanduser()

@@ -9,13 +9,14 @@ from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.prompts import prompt_text
 from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.sampler import TaskSampler
-from oncurve.tasks.settings import ColumnSettings, TaskSettings
+from oncurve.tasks.settings import ColumnSettings, ExampleSettings, TaskSettings
 from oncurve.tasks.taskset import UNBOUNDED, Note, TaskSet
 
 __all__ = [
     "SOURCES",
     "UNBOUNDED",
     "ColumnSettings",
+    "ExampleSettings",
     "GeneratedTasks",
     "Note",
     "Preview",

@@ -14,7 +14,7 @@ _INSTRUCTIONS: dict[AnswerFormat, str] = {
 def ask(
     question: str, settings: TaskSettings, *, answer_format: AnswerFormat | None, style: PromptStyle | None
 ) -> Prompt:
-    """Phrase a question: add where the answer goes, put it into the template, make it a message if it is a chat.
+    """Phrase a question: add where the answer goes, put it into the template; in a chat, after the examples.
 
     Args:
         question: the bare question.
@@ -22,12 +22,18 @@ def ask(
         answer_format: what the prompt says about the place of the answer; None says nothing.
         style: ``chat`` gives messages, anything else text.
     """
-    text = question if answer_format is None else f"{question}\n{_INSTRUCTIONS[answer_format]}"
-    text = settings.prompt_template.replace("{prompt}", text)
     if style != "chat":
-        return text
-    user = Message(role="user", content=text)
-    return (user,) if settings.system_prompt is None else (Message(role="system", content=settings.system_prompt), user)
+        return _phrase(question, settings, answer_format)
+    messages = [] if settings.system_prompt is None else [Message(role="system", content=settings.system_prompt)]
+    for example in settings.examples:
+        messages.append(Message(role="user", content=_phrase(example.question, settings, answer_format)))
+        messages.append(Message(role="assistant", content=example.answer))
+    return (*messages, Message(role="user", content=_phrase(question, settings, answer_format)))
+
+
+def _phrase(question: str, settings: TaskSettings, answer_format: AnswerFormat | None) -> str:
+    text = question if answer_format is None else f"{question}\n{_INSTRUCTIONS[answer_format]}"
+    return settings.prompt_template.replace("{prompt}", text)
 
 
 def state_answer(answer: str, reasoning: str, answer_format: AnswerFormat) -> str:

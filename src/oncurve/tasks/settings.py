@@ -39,6 +39,16 @@ class ColumnSettings(Settings):
     """Column of the language code."""
 
 
+class ExampleSettings(Settings):
+    """One answered question that a chat prompt shows before the task's own."""
+
+    question: str = Field(min_length=1)
+    """The user's turn, phrased like a task; the answer format's sentence is added to it."""
+
+    answer: str = Field(min_length=1)
+    """The assistant's turn, word for word."""
+
+
 class TaskSettings(Settings):
     """The problems that a run trains on and is measured on."""
 
@@ -73,6 +83,9 @@ class TaskSettings(Settings):
 
     system_prompt: str | None = None
     """System message of chat prompts; replaces the one a row brings."""
+
+    examples: tuple[ExampleSettings, ...] = ()
+    """Answered questions shown before each task, as turns of the chat: a small model learns the form from them."""
 
     answer_format: AnswerFormat | None = None
     """Where the prompt asks for the answer: in <answer> tags, in a \\boxed{}, after ####, or on the last line.
@@ -145,6 +158,15 @@ class TaskSettings(Settings):
         if self.system_prompt is not None and self.style not in ("chat", None):
             raise ValueError(
                 f"system_prompt is a chat message, but prompts are {self.style}. Set prompt_style = 'chat'."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _examples_are_turns(self) -> Self:
+        if self.examples and self.style != "chat":
+            raise ValueError(
+                f"examples are turns of a chat, but prompts are {self.style or 'as each row has them'}. "
+                "Set prompt_style = 'chat', or write the examples into prompt_template."
             )
         return self
 
