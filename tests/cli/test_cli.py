@@ -115,7 +115,9 @@ def test_check_shows_prompts_golds_and_rejected_golds(tmp_path: Path) -> None:
     rows.append({"question": "What is it?", "answer": "#### nan", "mood": "calm"})
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = oncurve("check", "--tasks.source", "file", "--tasks.path", path, "--tasks.options", "{}", "--json")
+    config = tmp_path / "run.toml"
+    config.write_text(f"[tasks]\npath = '{path}'\n")
+    done = oncurve("check", config, "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 1  # a rejected gold is a fault of the data
     assert len(found["samples"]) == 3
@@ -127,9 +129,9 @@ def test_check_shows_prompts_golds_and_rejected_golds(tmp_path: Path) -> None:
 def test_verify_judges_a_file_without_torch(tmp_path: Path) -> None:
     path = tmp_path / "completions.jsonl"
     rows = [
-        {"completion": "so \\boxed{0.5}", "gold": "1/2"},
-        {"completion": "so \\boxed{0.25}", "gold": "1/2"},
-        {"completion": "\\boxed{1}", "gold": ""},
+        {"completion": "so <answer>0.5</answer>", "gold": "1/2"},
+        {"completion": "so <answer>0.25</answer>", "gold": "1/2"},
+        {"completion": "<answer>1</answer>", "gold": ""},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = oncurve("verify", path)

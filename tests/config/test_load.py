@@ -73,6 +73,23 @@ def test_a_group_of_one_is_refused_with_the_reason() -> None:
         load_config(None, ["--rollout.group_size", "1"])
 
 
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        (["--tasks.answer_format", "box"], True),
+        (["--tasks.answer_format", "tag"], False),
+        (["--tasks.answer_format", "box", "--reward.components.correct.options.answer.carrier", "box"], False),
+    ],
+)
+def test_an_answer_is_read_where_it_is_asked_for(tmp_path: Path, words: list[str], is_refused: bool) -> None:
+    path = write(tmp_path, "[tasks]\nsource = 'largest'\n")
+    if not is_refused:
+        load_config(path, words)
+        return
+    with pytest.raises(ConfigError, match=r'carrier = "box" in reward\.components\.correct\.options\.answer'):
+        load_config(path, words)
+
+
 def test_more_minibatches_than_groups_are_refused() -> None:
     with pytest.raises(ConfigError, match="a group is never split"):
         load_config(None, ["--rollout.num_prompts", "2", "--learner.updates_per_rollout", "3"])

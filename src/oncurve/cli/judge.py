@@ -73,4 +73,4 @@ def _item(path: Path, number: int, line: str) -> Item:
 
 
 def _example() -> str:
-    return '{"completion": "... \\\\boxed{1/2}", "gold": "0.5"}'
+    return '{"completion": "... <answer>1/2</answer>", "gold": "0.5"}'

@@ -9,7 +9,7 @@ from oncurve.model import ModelSettings
 from oncurve.rollout import RolloutSettings
 from oncurve.tasks import TaskSettings
 from oncurve.types import Settings
-from oncurve.verify import RewardSettings
+from oncurve.verify import TASK, AnswerSettings, RewardSettings
 
 
 class SupervisedSettings(Settings):
@@ -20,6 +20,10 @@ class SupervisedSettings(Settings):
 
     batch_size: int = Field(128, ge=1)
     """Worked examples a step."""
+
+    guess_frac: float = Field(0.0, ge=0, lt=1)
+    """Share of the examples that guess instead of working the answer out. A model warm-started so has a bad habit
+    beside a good one, as after pretraining on text of mixed quality; which of the two pays is for GRPO to find out."""
 
     lr: float = Field(3e-3, gt=0)
     """Peak learning rate, reached after a twentieth of the steps; from there it falls linearly to zero."""
@@ -64,6 +68,22 @@ class RunConfig(Settings):
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     sft: SupervisedSettings = SupervisedSettings()
+
+    @model_validator(mode="after")
+    def _answer_is_read_where_it_is_asked_for(self) -> "RunConfig":
+        component = self.reward.components[self.reward.primary_name]
+        asked = self.tasks.answer_format
+        if asked is None or component.verifier not in (TASK, "answer"):
+            return self
+        options = component.options.get("answer", {}) if component.verifier == TASK else component.options
+        read = AnswerSettings.model_validate(options).carrier
+        if read != asked:
+            where = f"reward.components.{self.reward.primary_name}.options"
+            raise ValueError(
+                f'tasks.answer_format asks for the answer as "{asked}", but the verifier reads it as "{read}": none '
+                f'would be found. Set carrier = "{asked}" in {where}{".answer" if component.verifier == TASK else ""}.'
+            )
+        return self
 
     @model_validator(mode="after")
     def _minibatches_fit(self) -> "RunConfig":

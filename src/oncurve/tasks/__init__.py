@@ -3,7 +3,7 @@
 A task is a prompt, a gold answer and the name of the verifier that compares the two. Nothing here needs torch.
 """
 
-from oncurve.tasks.generated import GeneratedTasks, worked_example
+from oncurve.tasks.generated import GeneratedTasks, guessed_example, worked_example
 from oncurve.tasks.loading import Preview, load_tasks, preview
 from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.prompts import prompt_text
@@ -25,6 +25,7 @@ __all__ = [
     "TaskSampler",
     "TaskSet",
     "TaskSettings",
+    "guessed_example",
     "load_tasks",
     "preview",
     "prompt_text",

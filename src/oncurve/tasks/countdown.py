@@ -127,11 +127,18 @@ def explain_countdown(task: Task) -> str:
     return ";".join(f"{left}{operator}{right}={total}" for left, operator, right, total in steps)
 
 
+def guess_countdown(rng: Random, task: Task) -> str:
+    """The given numbers in any order with any operators: right in form, and right only by luck."""
+    numbers = rng.sample(task.meta["numbers"], len(task.meta["numbers"]))
+    return expression(numbers, [rng.choice(task.meta["operators"]) for _ in numbers[1:]])
+
+
 COUNTDOWN = Source(
     name="countdown",
     verifier="countdown",
     options=CountdownOptions,
     generate=countdown,
     explain=explain_countdown,
+    guess=guess_countdown,
     has_compact=True,
 )

@@ -132,3 +132,22 @@ def worked_example(task: Task) -> str:
     if source is None or source.explain is None:
         raise ValueError(f"task {task.id} ({task.kind}) has no worked example: only generated sources that explain do")
     return state_answer(task.gold, source.explain(task), task.meta["answer_format"])
+
+
+def guessed_example(task: Task, *, seed: int) -> str:
+    """A completion that guesses: right in form, ``guess`` for its reasoning, and an answer that is right only by luck.
+
+    For countdown, for example, ``<think>guess</think><answer>4-2+5</answer>``.
+
+    Args:
+        task: of a generated source.
+        seed: decides the guess, together with the task.
+
+    Raises:
+        ValueError: the task comes from a file, or its source offers no guesses.
+    """
+    source = SOURCES.get(task.meta.get("generator", ""))
+    if source is None or source.guess is None:
+        raise ValueError(f"task {task.id} ({task.kind}) has no guessed example: of the sources, only countdown does")
+    rng = Random(derive_seed("guess", seed, task.id))  # noqa: S311
+    return state_answer(source.guess(rng, task), "guess", task.meta["answer_format"])

@@ -37,5 +37,7 @@ class Source:
     """Draws one problem; the second argument is an instance of ``options``. All randomness comes from the first."""
     explain: Callable[[Task], str] | None = None
     """The reasoning of a worked example, without the answer; None where the source offers none."""
+    guess: Callable[[Random, Task], str] | None = None
+    """An answer in the right form that nothing was worked out for; None where the source offers none."""
     has_compact: bool = False
     """Problems carry a compact question, and it is what the source asks by default."""

@@ -10,7 +10,7 @@ from oncurve.algo import describe_objective
 from oncurve.config import RunConfig, dump_config, load_config
 from oncurve.evaluate import evaluate_policy
 from oncurve.learner import Learner, UpdateResult, latest_checkpoint, load_state, save_checkpoint
-from oncurve.model import Policy, load_policy, reference_of, weights_fingerprint
+from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
 from oncurve.rollout import Collector, Rollout, TorchEngine, collect_informative
 from oncurve.tasks import TaskSampler, TaskSet, load_tasks
@@ -63,9 +63,7 @@ class Session:
         folder = RunFolder.create(
             Path(config.run_dir) if config.run_dir else _next_folder(config),
             config_toml=dump_config(config),
-            environment=describe_environment(
-                num_threads=num_threads, weights=weights_fingerprint(reference_of(policy))
-            ),
+            environment=describe_environment(num_threads=num_threads, weights=weights_fingerprint(policy)),
             formula=formula_of(config),
         )
         folder.lock()
@@ -189,7 +187,7 @@ class Session:
 
 
 def _require_same_start(folder: RunFolder, policy: Policy) -> None:
-    recorded, found = folder.environment["starting_weights"], weights_fingerprint(reference_of(policy))
+    recorded, found = folder.environment["starting_weights"], weights_fingerprint(policy)
     if found != recorded:
         raise ModelError(
             f"the starting model of {folder.path} is no longer what it was (fingerprint {found}, recorded {recorded}). "

@@ -6,8 +6,8 @@ from oncurve.algo import ObjectiveSettings
 from oncurve.config import RunConfig
 from oncurve.learner import Learner
 from oncurve.model import Policy, fresh_embedded_policy, load_policy
-from oncurve.tasks import TaskSampler, load_tasks, worked_example
-from oncurve.types import Task
+from oncurve.tasks import TaskSampler, guessed_example, load_tasks, worked_example
+from oncurve.types import Task, unit_interval
 
 EMBEDDED = "embedded"
 
@@ -35,11 +35,13 @@ def warm_start(config: RunConfig, policy: Policy) -> Iterator[tuple[int, float]]
     sampler = TaskSampler(load_tasks(config.tasks, seed=config.seed).train, seed=config.seed)
     for step in range(1, settings.steps + 1):
         tasks = sampler.take(settings.batch_size)
-        metrics = learner.supervised_update([_example(policy, task) for task in tasks])
+        metrics = learner.supervised_update([_example(config, policy, task) for task in tasks])
         yield step, metrics["loss/supervised"]
 
 
-def _example(policy: Policy, task: Task) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _example(config: RunConfig, policy: Policy, task: Task) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Prompt ids and completion ids, the terminator last."""
-    completion = policy.tokenizer.encode(worked_example(task), add_special_tokens=False)
+    is_guess = unit_interval("sft", config.seed, task.id) < config.sft.guess_frac
+    text = guessed_example(task, seed=config.seed) if is_guess else worked_example(task)
+    completion = policy.tokenizer.encode(text, add_special_tokens=False)
     return policy.encode_prompt(task.prompt), (*completion, min(policy.terminators))

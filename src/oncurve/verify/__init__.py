@@ -8,11 +8,12 @@ from oncurve.verify.items import Item, StatesGold, Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
 from oncurve.verify.registry import build_verifier, verifier_names
 from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings
-from oncurve.verify.rewards import ComponentSettings, RewardSettings
+from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
 from oncurve.verify.scorer import Scorer, num_duplicates
 from oncurve.verify.tags import TagsSettings, TagsVerifier
 
 __all__ = [
+    "TASK",
     "AnswerSettings",
     "AnswerVerifier",
     "ComponentSettings",
