@@ -11,12 +11,13 @@ CPU = torch.device("cpu")
 
 
 def test_two_rows_on_paper():
-    # Row 0: prompt 7 8, completion 9. Row 1: prompt 4, completion 5 6 3; it is longer, so it comes first.
+    # Row 0: prompt 7 8, completion 9. Row 1: prompt 4, completion 5 6 3; it is longer, so it comes first. The last
+    # token of a row predicts nothing and is not run.
     [batch] = pack([Row((7, 8), (9,)), Row((4,), (5, 6, 3))], token_budget=8, device=CPU)
-    assert batch.input_ids.tolist() == [[4, 5, 6, 3], [7, 8, 9, 0]]
-    assert batch.attention_mask.tolist() == [[1] * 4] * 2
+    assert batch.input_ids.tolist() == [[4, 5, 6], [7, 8, 0]]
+    assert (batch.position_ids, batch.subtree_ends, batch.is_visible()) == (None, None, None)
     assert batch.targets.tolist() == [5, 6, 3, 9]
-    assert batch.predictors.tolist() == [0, 1, 2, 4 + 1]
+    assert batch.predictors.tolist() == [0, 1, 2, 3 + 1]
     assert (batch.members, batch.lengths, batch.first_predictor) == ((1, 0), (3, 1), 0)
 
 

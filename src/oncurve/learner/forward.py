@@ -4,7 +4,7 @@ Shapes: B rows, T positions, N completion tokens of a micro-batch, V vocabulary,
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from oncurve.algo import token_logprobs_from_logits
+from oncurve.learner import tree_attention
+from oncurve.learner.mode import evaluating
 from oncurve.learner.packing import MicroBatch, Row, pack
 
 ChunkLoss = Callable[[Tensor, slice], Tensor]
@@ -27,20 +29,32 @@ class TokenForward:
 
     A model that does more than its head after the body (soft-capping, scaling) runs whole instead, with
     ``logits_to_keep``, in micro-batches small enough for the same budget.
+
+    Tokens with which rows begin alike run once a micro-batch, see ``prefix_tree``.
     """
 
     def __init__(
-        self, model: PreTrainedModel, *, micro_batch_tokens: int, logits_chunk_bytes: int, use_bfloat16: bool
+        self,
+        model: PreTrainedModel,
+        *,
+        micro_batch_tokens: int,
+        logits_chunk_bytes: int,
+        use_bfloat16: bool,
+        share_prompts: bool = False,
     ) -> None:
         self._is_plain_head = ends_with_its_head(model)
         self._chunk = max(1, logits_chunk_bytes // (4 * _head_of(model).weight.shape[0]))
         self._budget = micro_batch_tokens if self._is_plain_head else min(micro_batch_tokens, self._chunk)
         self._use_bfloat16 = use_bfloat16
         self._device = model.device
+        self._scores_per_token = tree_attention.scores_per_token(model) if share_prompts else 0.0
+        self._longest_shared = tree_attention.longest_row(model)
 
     def pack(self, rows: Sequence[Row]) -> list[MicroBatch]:
-        """Micro-batches of these rows, within the token budget."""
-        return pack(rows, token_budget=self._budget, device=self._device)
+        """Micro-batches of these rows, within the token budget; rows that begin alike are merged where that pays."""
+        is_short = max(map(len, rows), default=0) <= self._longest_shared
+        worth = self._scores_per_token if is_short else 0.0
+        return pack(rows, token_budget=self._budget, device=self._device, scores_per_token=worth)
 
     def logprobs(self, model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> dict[int, Tensor]:
         """Log-probs of the completion tokens of each row, by index of the row. No gradient.
@@ -98,7 +112,7 @@ class TokenForward:
 
     def _hidden(self, model: PreTrainedModel, batch: MicroBatch) -> Tensor:
         with self._precision():
-            output = model.base_model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
+            output = model.base_model(**tree_attention.arguments(model, batch), use_cache=False)
         flat: Tensor = output.last_hidden_state.flatten(0, 1)
         return flat.index_select(0, batch.predictors)
 
@@ -111,9 +125,7 @@ class TokenForward:
         width = batch.input_ids.shape[1]
         kept = width - batch.first_predictor
         with self._precision():
-            output = model(
-                input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False, logits_to_keep=kept
-            )
+            output = model(**tree_attention.arguments(model, batch), use_cache=False, logits_to_keep=kept)
         row, position = batch.predictors // width, batch.predictors % width
         flat: Tensor = output.logits.flatten(0, 1)
         return flat.index_select(0, row * kept + position - batch.first_predictor)
@@ -148,14 +160,3 @@ def ends_with_its_head(model: PreTrainedModel) -> bool:
 
 def _head_of(model: PreTrainedModel) -> Any:
     return model.get_output_embeddings()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """The model in eval mode; afterwards as before."""
-    was_training = model.training
-    model.train(False)
-    try:
-        yield
-    finally:
-        model.train(was_training)

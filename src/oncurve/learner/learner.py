@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from oncurve.algo import ObjectiveSettings, kl_estimate, token_logprobs_from_logits
-from oncurve.learner.forward import TokenForward, evaluating
+from oncurve.learner.forward import TokenForward
 from oncurve.learner.metrics import StepRecord, gap_metrics, update_metrics
 from oncurve.learner.minibatch import Member, grade
+from oncurve.learner.mode import evaluating
 from oncurve.learner.optimizer import MasterAdamW
 from oncurve.learner.packing import MicroBatch, Row
 from oncurve.learner.policy_step import StepLoss, join
@@ -90,6 +91,7 @@ class Learner:
             micro_batch_tokens=settings.micro_batch_tokens,
             logits_chunk_bytes=settings.logits_chunk_bytes,
             use_bfloat16=settings.compute_dtype == "bfloat16",
+            share_prompts=settings.share_prompts == "auto",
         )
 
     def update(self, groups: Sequence[Group]) -> UpdateResult:

@@ -1,6 +1,7 @@
 """Completions to padded micro-batches.
 
-Shapes: B rows of a micro-batch, T its longest row, N its completion tokens, row by row.
+Shapes: B lines of a micro-batch (a line is a row, or a tree of rows that begin alike), T its longest line, N its
+completion tokens, row by row.
 """
 
 from collections.abc import Sequence
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from oncurve.learner.prefix_tree import Sharing, Tree, grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +22,28 @@ class Row:
     """Tokens whose log-probs are wanted, the terminator included."""
 
     def __len__(self) -> int:
-        return len(self.prompt_ids) + len(self.token_ids)
+        return len(self.inputs)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tokens that predict something, or precede one that does: all but the last."""
+        return (*self.prompt_ids, *self.token_ids[:-1])
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows of similar length, padded on the right.
+    """Lines of similar length, padded on the right.
 
-    Causal attention never looks to the right, so padding cannot reach a real token: every position is declared real,
-    which lets attention take its fast causal path, and positions count from 0 in every row.
+    Causal attention never looks to the right, so padding cannot reach a real token. Without trees every position is
+    therefore declared real, which lets attention take its fast causal path, and positions count from 0 in every row.
     """
 
     input_ids: Tensor
     """[B, T]"""
-    attention_mask: Tensor
-    """[B, T] ones."""
+    position_ids: Tensor | None
+    """[B, T] depth in the tree; None without trees: it is the column."""
+    subtree_ends: Tensor | None
+    """[B, T] column i sees column j exactly if j <= i < subtree_ends[j]; None without trees: all to its left."""
     predictors: Tensor
     """[N] index into the flattened [B * T] positions: the one whose logits predict each completion token."""
     targets: Tensor
@@ -43,16 +53,30 @@ class MicroBatch:
     lengths: tuple[int, ...]
     """Completion tokens of each of them; they sum to N."""
     first_predictor: int
-    """Smallest position within a row that predicts anything."""
+    """Smallest column that predicts anything."""
+
+    def is_visible(self) -> Tensor | None:
+        """[B, 1, T, T] True where the column of the second index is attended to; None without trees."""
+        if self.subtree_ends is None:
+            return None
+        columns = torch.arange(self.input_ids.shape[1], device=self.input_ids.device)
+        is_below = columns[:, None] < self.subtree_ends[:, None, None, :]
+        return is_below & (columns <= columns[:, None])
 
 
-def pack(rows: Sequence[Row], *, token_budget: int, device: torch.device) -> list[MicroBatch]:
-    """Sort rows by length and cut them into micro-batches of at most ``token_budget`` padded tokens.
+def pack(
+    rows: Sequence[Row], *, token_budget: int, device: torch.device, scores_per_token: float = 0.0
+) -> list[MicroBatch]:
+    """Merge rows that begin alike, sort by length and cut into micro-batches of at most ``token_budget`` padded tokens.
+
+    Merging makes longer lines. So that they take no more memory than separate rows, a micro-batch also holds at most
+    ``token_budget`` * (longest row) attention scores, which is what it could hold without merging.
 
     Args:
         rows: the completions; a row without completion tokens is left out.
         token_budget: most B * T of a micro-batch; a row longer than it goes alone.
         device: where the tensors are wanted.
+        scores_per_token: what a token is worth, see ``Sharing``; 0 merges nothing.
 
     Raises:
         ValueError: a prompt is empty: nothing could predict its first completion token.
@@ -63,31 +87,38 @@ def pack(rows: Sequence[Row], *, token_budget: int, device: torch.device) -> lis
                 f"row {index} has an empty prompt: nothing predicts its first token. Start prompts with the "
                 "tokenizer's beginning-of-sequence or end-of-sequence token."
             )
-    longest_first = sorted((i for i, row in enumerate(rows) if row.token_ids), key=lambda i: -len(rows[i]))
+    inputs = [(index, row.inputs) for index, row in enumerate(rows) if row.token_ids]
+    max_scores = token_budget * max((len(tokens) for _, tokens in inputs), default=0)
+    sharing = Sharing(scores_per_token=scores_per_token, max_nodes=token_budget, max_scores=max_scores)
+    longest_first = sorted(grow(inputs, sharing if scores_per_token else None), key=lambda tree: -len(tree))
     batches: list[MicroBatch] = []
     while longest_first:
-        width = len(rows[longest_first[0]])
-        height = max(1, token_budget // width)
-        members, longest_first = longest_first[:height], longest_first[height:]
-        batches.append(_micro_batch(rows, members, width, device))
+        width = len(longest_first[0])
+        height = max(1, min(token_budget // width, max_scores // width**2))
+        lines, longest_first = longest_first[:height], longest_first[height:]
+        batches.append(_micro_batch(rows, lines, width, device))
     return batches
 
 
-def _micro_batch(rows: Sequence[Row], members: Sequence[int], width: int, device: torch.device) -> MicroBatch:
-    chosen = [rows[i] for i in members]
-    ids = [[*row.prompt_ids, *row.token_ids] + [0] * (width - len(row)) for row in chosen]
+def _micro_batch(rows: Sequence[Row], lines: Sequence[Tree], width: int, device: torch.device) -> MicroBatch:
+    def padded(values: Sequence[list[int]], padding: int) -> Tensor:
+        return torch.tensor([line + [padding] * (width - len(line)) for line in values], device=device)
+
+    is_plain = all(tree.is_chain for tree in lines)
+    members = tuple(member for tree in lines for member in tree.members)
     predictors = [
-        line * width + len(row.prompt_ids) - 1 + offset
-        for line, row in enumerate(chosen)
-        for offset in range(len(row.token_ids))
+        place * width + node
+        for place, tree in enumerate(lines)
+        for member, path in zip(tree.members, tree.paths, strict=True)
+        for node in path[len(rows[member].prompt_ids) - 1 :]
     ]
-    input_ids = torch.tensor(ids, device=device)
     return MicroBatch(
-        input_ids=input_ids,
-        attention_mask=torch.ones_like(input_ids),
+        input_ids=padded([tree.token_ids for tree in lines], 0),
+        position_ids=None if is_plain else padded([tree.depths for tree in lines], 0),
+        subtree_ends=None if is_plain else padded([tree.ends() for tree in lines], width),
         predictors=torch.tensor(predictors, device=device),
-        targets=torch.tensor([token for row in chosen for token in row.token_ids], device=device),
-        members=tuple(members),
-        lengths=tuple(len(row.token_ids) for row in chosen),
-        first_predictor=min(len(row.prompt_ids) for row in chosen) - 1,
+        targets=torch.tensor([token for member in members for token in rows[member].token_ids], device=device),
+        members=members,
+        lengths=tuple(len(rows[member].token_ids) for member in members),
+        first_predictor=min(predictor % width for predictor in predictors),
     )

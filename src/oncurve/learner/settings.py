@@ -54,7 +54,13 @@ class LearnerSettings(Settings):
     """With kl_coef 0 the KL to the reference is only watched, on this many completions a rollout; 0 does not watch."""
 
     micro_batch_tokens: int = Field(4096, ge=1)
-    """Most padded tokens (rows times longest row) in one forward pass; a longer completion goes alone."""
+    """Most padded tokens (rows times longest row) in one forward pass; a longer completion goes alone. What completions
+    share is run, and counted, once."""
+
+    share_prompts: Literal["auto", "never"] = "auto"
+    """``auto`` runs the tokens with which completions begin alike (a prompt, or what prompts have in common) once a
+    forward pass, where that saves more than the wider attention costs and the model allows it; ``never`` runs each
+    completion behind a prompt of its own. The gradient is the same."""
 
     logits_chunk_bytes: int = Field(256 * 1024**2, ge=1)
     """Size of one float32 [tokens, vocabulary] chunk of logits; the backward pass holds about four of that size."""
