@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import (
     BloomConfig,
+    Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
     Lfm2Config,
@@ -49,8 +50,12 @@ ARCHITECTURES: dict[str, PreTrainedConfig] = {
     "smollm2": LlamaConfig(
         **SHAPE | {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 36}, tie_word_embeddings=True
     ),
+    "llama, eager attention": LlamaConfig(**SHAPE, attn_implementation="eager"),
     "qwen2": Qwen2Config(**SHAPE),
     "qwen3": Qwen3Config(**SHAPE, head_dim=16),
+    "gemma2, capped attention logits": Gemma2Config(
+        **SHAPE, head_dim=8, sliding_window=6, attn_logit_softcapping=2.0, attn_implementation="eager"
+    ),
     "gemma3": Gemma3TextConfig(
         **SHAPE,
         head_dim=8,
@@ -64,6 +69,14 @@ ARCHITECTURES: dict[str, PreTrainedConfig] = {
     "lfm2, convolution states": Lfm2Config(
         **SHAPE, layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False
     ),
+}
+HEAD = tuple(derive_seed("head", i) % 57 for i in range(20))
+PROMPTS: dict[str, list[tuple[int, ...]]] = {
+    "tails of one length behind a common head": [(*HEAD, 5, 6, 8), (*HEAD, 5, 9, 8), (*HEAD, 11, 6, 8)],
+    "tails of many lengths behind a common head": [(*HEAD, 5), (*HEAD, 6, 8, 9, 10), HEAD + tuple(range(30, 55))],
+    "one is the beginning of another": [(*HEAD, 5, 6), HEAD, (*HEAD, 9, 10, 11, 12)],
+    "nothing in common": [(5, *HEAD), (6, *HEAD), (8, *HEAD[:7])],
+    "one prompt": [HEAD, HEAD],
 }
 ENGINES: dict[str, Callable[[Policy, int], Engine]] = {
     "TorchEngine": lambda policy, max_rows: TorchEngine(policy, max_rows=max_rows),
@@ -153,6 +166,25 @@ def test_batching_does_not_change_a_completion(make_engine, policy):
             assert completion.token_ids == twin.token_ids
             assert completion.finish_reason is twin.finish_reason
             assert completion.old_logprobs == pytest.approx(twin.old_logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("prompts", PROMPTS.values(), ids=PROMPTS)
+def test_what_prompts_have_in_common_does_not_change_a_completion(make_engine, policy, prompts):
+    asked = [
+        Request(task_id=f"task-{place}", index=index, prompt_ids=prompt, seed=derive_seed("alike", place, index))
+        for place, prompt in enumerate(prompts)
+        for index in range(3)
+    ]
+    sampling = Sampling(max_tokens=12)
+    for max_rows in (64, 2):
+        for request, completion in zip(
+            asked, make_engine(policy, max_rows).generate(asked, sampling, policy_version=0), strict=True
+        ):
+            (alone,) = make_engine(policy, 1).generate([request], sampling, policy_version=0)
+            assert completion.token_ids == alone.token_ids
+            assert completion.old_logprobs == pytest.approx(alone.old_logprobs, abs=1e-4)
+            expected = full_pass_logprobs(policy, completion, 1.0)
+            torch.testing.assert_close(torch.tensor(completion.old_logprobs), expected, atol=1e-4, rtol=0)
 
 
 def test_completions_come_in_the_order_of_the_requests_with_their_book_keeping(make_engine, policy):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from oncurve.rollout.kv_cache import Block, empty_buffers, gather_buffers
+from oncurve.rollout.kv_cache import Block, empty_buffers, gather_buffers, spread_row
 
 
 @pytest.fixture
@@ -50,6 +50,16 @@ def test_rows_of_two_caches_end_at_one_column():
         # The wide rows lose their first column, padding of both; the narrow row is repeated behind a zero.
         assert contents(cache, layer) == [[0.0, 9.0], [2.0, 3.0], [0.0, 7.0], [0.0, 7.0]]
         assert cache.layers[layer].keys.shape == (4, 1, 3, 1)
+
+
+def test_a_row_is_repeated_at_several_starts():
+    # The source has a spare column, and is longer than what the shifted rows have room for.
+    cache = spread_row(filled([[1.0, 2.0, 3.0]], 4), torch.tensor([0, 2, 5]), width=3, capacity=6)
+    for layer in range(2):
+        assert contents(cache, layer) == [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+        assert cache.layers[layer].keys.shape == (3, 1, 6, 1)
+    shifted = spread_row(filled([[1.0, 2.0, 3.0]], 3), torch.tensor([1]), width=3, capacity=3)
+    assert contents(shifted, 0) == [[1.0, 1.0, 2.0]]
 
 
 def test_only_a_consumed_cache_gives_up_its_storage():

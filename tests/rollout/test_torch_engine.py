@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from scipy.stats import chisquare
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import Request, TorchEngine
+from oncurve.rollout.decode import _common_length
 from oncurve.rollout.forward import Forward
 from oncurve.types import DataError, FinishReason, ModelError, NumericsError, Sampling, derive_seed
 
@@ -48,6 +51,48 @@ def test_a_distinct_prompt_is_prefilled_once_even_when_its_group_comes_in_waves(
     shapes = passes_of(policy, max_rows=3, asked=requests(prompts, 4), max_tokens=4)
     assert sum(rows for rows, columns in shapes if columns > 1) == 2
     assert max(rows for rows, columns in shapes if columns == 1) == 3
+
+
+HEAD = tuple(range(1, 21))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "max_rows", "passes"),
+    [
+        ([(*HEAD, 30, 31, 32), (*HEAD, 40, 41, 42, 43, 44)], 8, [(1, 20), (2, 5)]),
+        ([(*HEAD, 30, 31, 32), (*HEAD, 40, 41, 42, 43, 44)], 1, [(1, 20), (1, 5), (1, 3)]),
+        ([HEAD, (*HEAD, 30, 31)], 8, [(1, 19), (2, 3)]),
+        ([(*HEAD[:16], 30, 31), (*HEAD[:16], 32, 31)], 8, [(1, 16), (2, 2)]),
+        ([(*HEAD[:15], 30, 31), (*HEAD[:15], 32, 31)], 8, [(2, 17)]),
+        ([HEAD, HEAD], 8, [(1, 20)]),
+    ],
+    ids=["once", "once for all waves", "each keeps a token to run", "just enough", "too little", "one prompt"],
+)
+def test_what_all_prompts_begin_with_goes_through_the_model_once(prompts, max_rows, passes):
+    shapes = passes_of(fresh_embedded_policy(0), max_rows=max_rows, asked=requests(prompts, 1), max_tokens=3)
+    assert [(rows, columns) for rows, columns in shapes if columns > 1] == passes
+
+
+def test_without_a_standard_cache_more_prompts_than_one_prefill_takes_come_in_waves():
+    torch.manual_seed(0)
+    policy = Policy(
+        model=BloomForCausalLM(BloomConfig(vocab_size=57, hidden_size=16, n_layer=1, n_head=2, initializer_range=0.3)),
+        tokenizer=fresh_embedded_policy(0).tokenizer,
+        terminators=frozenset({0}),
+        context_length=128,
+    )
+    prompts = [(1 + place // 50, 1 + place % 50, *(5,) * 118) for place in range(150)]  # 150 * 120 tokens, above 16384
+    asked = requests(prompts, 1)
+    for completion in TorchEngine(policy, max_rows=200).generate(asked, Sampling(max_tokens=2), policy_version=0):
+        expected = full_pass_logprobs(policy, completion.prompt_ids, completion.token_ids)
+        torch.testing.assert_close(torch.tensor(completion.old_logprobs), expected, atol=1e-4, rtol=0)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5).map(tuple), min_size=1, max_size=4))
+def test_the_common_length_is_the_longest_that_leaves_every_prompt_a_token(prompts):
+    is_common = [len({p[:n] for p in prompts}) == 1 and all(len(p) > n for p in prompts) for n in range(6)]
+    longest = max(n for n in range(6) if is_common[n])
+    assert _common_length(set(prompts)) == (longest if len(set(prompts)) > 1 else 0)
 
 
 def test_ended_rows_leave_the_batch_and_waiting_ones_take_their_place():
@@ -104,6 +149,50 @@ def test_dropout_is_off_while_sampling_and_the_mode_is_restored():
     assert policy.model.training
     expected = full_pass_logprobs(policy, PROMPT, completion.token_ids)
     torch.testing.assert_close(torch.tensor(completion.old_logprobs), expected, atol=1e-4, rtol=0)
+
+
+def attention_while_sampling(config: LlamaConfig | GPT2Config, model_class: type) -> list[str]:
+    """The attention code in use during the passes of one call, and after it."""
+    embedded = fresh_embedded_policy(0)
+    policy = Policy(
+        model=model_class(config), tokenizer=embedded.tokenizer, terminators=frozenset({0}), context_length=64
+    )
+    seen: list[str] = []
+    policy.model.register_forward_pre_hook(lambda model, _args: seen.append(model.config._attn_implementation))
+    TorchEngine(policy, max_rows=2).generate(requests([PROMPT], 2), Sampling(max_tokens=2), policy_version=0)
+    return [*sorted(set(seen)), policy.model.config._attn_implementation]
+
+
+@pytest.mark.parametrize("trained_with", ["eager", "sdpa"])
+def test_sampling_uses_fused_attention_and_leaves_the_model_as_it_was(trained_with):
+    config = LlamaConfig(
+        vocab_size=57, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, attn_implementation=trained_with
+    )
+    assert attention_while_sampling(config, LlamaForCausalLM) == ["sdpa", trained_with]
+    config.attn_logit_softcapping = 30.0  # what fused attention cannot do
+    config._attn_implementation = "eager"
+    assert attention_while_sampling(config, LlamaForCausalLM) == ["eager", "eager"]
+
+
+def test_attention_and_dropout_are_restored_after_an_error():
+    policy = fresh_embedded_policy(0)
+    policy.model.set_attn_implementation("eager")
+    policy.model.train()
+    policy.model.transformer.ln_f.bias.data[0] = float("nan")
+    with pytest.raises(NumericsError):
+        TorchEngine(policy, max_rows=2).generate(requests([PROMPT], 2), Sampling(), policy_version=0)
+    assert policy.model.config._attn_implementation == "eager"
+    assert policy.model.training
+
+
+def test_only_heads_that_share_keys_get_a_mask_for_rows_without_padding():
+    shape = {"vocab_size": 57, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    grouped = Forward(LlamaForCausalLM(LlamaConfig(**shape, num_key_value_heads=1)))
+    plain = Forward(LlamaForCausalLM(LlamaConfig(**shape)))
+    starts = torch.tensor([0, 0])
+    assert torch.equal(grouped.decode_mask(starts, 3), torch.zeros(2, 3))
+    assert plain.decode_mask(starts, 3) is None
+    assert plain.decode_mask(torch.tensor([0, 1]), 3).tolist() == [[0, 0, 0], [torch.finfo(torch.float32).min, 0, 0]]
 
 
 def test_an_adapter_takes_part():

@@ -5,22 +5,25 @@ N jobs, R rows alive, L the largest completion budget, V vocabulary. Python loop
 
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import Cache
 
-from oncurve.rollout.forward import Forward, Prefill
+from oncurve.rollout.forward import Forward, Prefill, Prefix
 from oncurve.rollout.kv_cache import Block
 from oncurve.rollout.sampler import draw, uniform_stream
 from oncurve.types import NumericsError, Sampling
 
 _PREFILL_TOKENS = 16_384
 """Most prompt tokens, padding included, of one prefill pass: bounds its activations."""
+
+_MIN_PREFIX = 16
+"""Fewest tokens in common to all prompts that are worth a pass of their own."""
 
 _REBUILD_SHARE = 0.25
 """Ended rows stay in the batch until they are this share of it: copying the cache costs about two steps."""
@@ -109,6 +112,7 @@ class Decoder:
         self._waiting = deque(order)
         self._num_waiting = Counter(job.prompt for job in jobs)
         self._prefilled: dict[tuple[int, ...], tuple[Prefill, int]] = {}
+        self._prefix: Prefix | None = None
 
         self._max_budget = max(job.budget for job in jobs)
         self._record = _empty_record(len(jobs), self._max_budget, self._device)
@@ -128,11 +132,20 @@ class Decoder:
         Raises:
             NumericsError: the logits of a live row hold NaN or inf.
         """
+        self._prefix = self._shared_prefix()
         while (rows := self._refill()) is not None:
             ids = self._sample(rows)
             if self._num_ended < len(rows):
                 self._advance(rows, ids)
         return self._record
+
+    def _shared_prefix(self) -> Prefix | None:
+        """Run what all prompts begin with, once; None when there is little of it, or one prompt only."""
+        num_tokens = _common_length(self._num_waiting)
+        if not self._forward.has_standard_cache or num_tokens < _MIN_PREFIX:
+            return None
+        prompt = self._jobs[0].prompt
+        return Prefix(num_tokens=num_tokens, cache=self._forward.prefill([prompt[:num_tokens]]).cache)
 
     def _sample(self, rows: _Rows) -> Tensor:
         """Draw the next token of every row, record it, and end the rows that are complete."""
@@ -180,12 +193,18 @@ class Decoder:
         return self._rows
 
     def _next_jobs(self, num_kept: int) -> list[int]:
-        """Take jobs for the free rows; without a standard cache, only into an empty batch and of one prompt length."""
+        """Take jobs for the free rows; without a standard cache, only into an empty batch and out of one prefill."""
         free = min(self._max_rows - num_kept, len(self._waiting))
         if not self._forward.has_standard_cache:
-            lengths = [len(self._jobs[i].prompt) for i in self._waiting]
-            free = 0 if num_kept else min(free, lengths.count(lengths[0]) if lengths else 0)
+            free = 0 if num_kept else self._num_in_one_prefill(free)
         return [self._waiting.popleft() for _ in range(free)]
+
+    def _num_in_one_prefill(self, limit: int) -> int:
+        """How many of the next jobs have prompts of one length that go through the model together."""
+        prompts = [self._jobs[i].prompt for i in islice(self._waiting, limit)]
+        alike = [prompt for prompt in prompts if len(prompt) == len(prompts[0])]
+        batch = set(next(iter(_prefill_batches(list(dict.fromkeys(alike)), 0)), []))
+        return sum(prompt in batch for prompt in alike)
 
     def _rebuild(self, kept: Tensor, entering: list[int]) -> _Rows:
         """A new batch of kept and entering rows, whose cache ends where its longest row does."""
@@ -207,8 +226,11 @@ class Decoder:
     def _entering_blocks(self, entering: list[int]) -> tuple[list[Block], list[Tensor]]:
         """Cache rows and first logits of entering jobs; a prompt is prefilled once and forgotten after its last job."""
         prompts = [self._jobs[i].prompt for i in entering]
-        for batch in _prefill_batches([p for p in dict.fromkeys(prompts) if p not in self._prefilled]):
-            prefill = self._forward.prefill(batch)
+        if not self._forward.has_standard_cache:
+            self._prefilled.clear()  # caches that cannot be joined: what was prefilled with others runs again
+        num_skipped = 0 if self._prefix is None else self._prefix.num_tokens
+        for batch in _prefill_batches([p for p in dict.fromkeys(prompts) if p not in self._prefilled], num_skipped):
+            prefill = self._forward.prefill(batch, self._prefix)
             self._prefilled.update({prompt: (prefill, row) for row, prompt in enumerate(batch)})
         blocks, logits = [], []
         for _, places in groupby([self._prefilled[p] for p in prompts], key=lambda place: id(place[0])):
@@ -270,9 +292,16 @@ def _uniforms(seeds: Sequence[int], max_budget: int) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-def _prefill_batches(prompts: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+def _common_length(prompts: Collection[tuple[int, ...]]) -> int:
+    """Leading tokens that all of two or more different prompts share and that leave each a token; else 0."""
+    first, last = min(prompts), max(prompts)  # in this order every other prompt lies between them
+    limit = min(len(first), len(last)) - 1 if first != last else 0
+    return next((i for i in range(limit) if first[i] != last[i]), limit)
+
+
+def _prefill_batches(prompts: Sequence[tuple[int, ...]], num_skipped: int) -> list[list[tuple[int, ...]]]:
     """Cut prompts, ordered by length, into batches within the token budget; at least one prompt a batch."""
     if not prompts:
         return []
-    size = max(1, _PREFILL_TOKENS // len(prompts[0]))
+    size = max(1, _PREFILL_TOKENS // (len(prompts[0]) - num_skipped))
     return [list(prompts[i : i + size]) for i in range(0, len(prompts), size)]

@@ -1,10 +1,11 @@
 """How this engine calls a transformers model: argument names, masks and positions, and which cache it can carry.
 
-R rows, P columns of a prefill, W columns in use, V vocabulary.
+R rows, W columns in use, V vocabulary.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from oncurve.rollout.kv_cache import Block, empty_buffers, empty_dynamic, gather_buffers, reorder_dynamic
+from oncurve.rollout.kv_cache import Block, empty_buffers, empty_dynamic, gather_buffers, reorder_dynamic, spread_row
 from oncurve.types import ModelError
 
 
@@ -24,6 +25,15 @@ class Prefill:
     logits: Tensor
     """[R, V] logits of the token after each prompt."""
     cache: Cache
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefix:
+    """Tokens that many prompts begin with, and their keys and values."""
+
+    num_tokens: int
+    cache: Cache
+    """One row."""
 
 
 class Forward:
@@ -55,6 +65,12 @@ class Forward:
         is_full_attention = all(type(layer) is DynamicLayer for layer in layers)
         # A ready additive mask spares the model building one per step. With sliding windows it builds its own.
         self._takes_additive_mask = is_full_attention and self.config._attn_implementation in ("sdpa", "eager")
+        num_heads = self.config.num_attention_heads
+        self._has_grouped_heads = getattr(self.config, "num_key_value_heads", num_heads) != num_heads
+        # A cap on attention logits is silently or loudly missing from the fused code.
+        self._has_fused_attention = (
+            self._model._supports_sdpa and getattr(self.config, "attn_logit_softcapping", None) is None
+        )
 
     @property
     def device(self) -> torch.device:
@@ -64,17 +80,46 @@ class Forward:
     def vocab_size(self) -> int:
         return int(self.config.vocab_size)
 
-    def prefill(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
-        """Run prompts through the model once, padded on the left with a token that nothing attends to."""
+    @contextmanager
+    def for_sampling(self) -> Iterator[None]:
+        """Without dropout, and with fused attention where the model has it, also if it is trained with another.
+
+        Its backward may be slow, but sampling has none; and one query of grouped heads needs no copies of the keys.
+        """
+        was_training, attention = self._model.training, self._model.config._attn_implementation
+        self._model.train(False)
+        if attention == "eager" and self._has_fused_attention:
+            self._model.set_attn_implementation("sdpa")
+        try:
+            yield
+        finally:
+            self._model.train(was_training)
+            if self._model.config._attn_implementation != attention:
+                self._model.set_attn_implementation(attention)
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]], prefix: Prefix | None = None) -> Prefill:
+        """Run prompts through the model once, padded on the left with a token that nothing attends to.
+
+        Args:
+            prompts: R prompts of at least one token.
+            prefix: what all prompts begin with, each longer than it. The longest prompt skips it, and the others skip
+                as many columns: where a prompt is shorter by some tokens, so many of the prefix run again.
+        """
         width = max(map(len, prompts))
+        skipped = 0 if prefix is None else prefix.num_tokens
         starts = torch.tensor([width - len(prompt) for prompt in prompts])
-        ids = torch.tensor([(0,) * (width - len(prompt)) + prompt for prompt in prompts])
+        ids = torch.tensor([((0,) * (width - len(prompt)) + prompt)[skipped:] for prompt in prompts])
         arguments: dict[str, Any] = {"input_ids": ids.to(self.device)}
         if bool(starts.any()):
             columns = torch.arange(width)
             arguments["attention_mask"] = (columns >= starts[:, None]).to(self.device)
-            arguments["position_ids"] = (columns - starts[:, None]).clamp(min=0).to(self.device)
-        cache = empty_buffers(self._num_layers, width) if self.has_standard_cache else empty_dynamic(self._model.config)
+            arguments["position_ids"] = (columns[skipped:] - starts[:, None]).clamp(min=0).to(self.device)
+        if prefix is not None:
+            cache = spread_row(prefix.cache, starts.to(self.device), width=skipped, capacity=width)
+        elif self.has_standard_cache:
+            cache = empty_buffers(self._num_layers, width)
+        else:
+            cache = empty_dynamic(self._model.config)
         return Prefill(logits=self._call(arguments, cache), cache=cache)
 
     def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
@@ -97,8 +142,11 @@ class Forward:
         return self._call(arguments, cache)
 
     def decode_mask(self, starts: Tensor, capacity: int) -> Tensor | None:
-        """[R, capacity] mask whose first W columns serve the step that ends at column W; None when no row is padded."""
-        if not bool(starts.any()):
+        """[R, capacity] mask whose first W columns serve the step that ends at column W; None where it is not needed.
+
+        Heads that share keys get one although no row is padded: transformers then folds them into one query.
+        """
+        if not bool(starts.any()) and not (self._takes_additive_mask and self._has_grouped_heads):
             return None
         is_token = torch.arange(capacity, device=starts.device) >= starts[:, None]
         if not self._takes_additive_mask:

@@ -83,6 +83,24 @@ def gather_buffers(blocks: Sequence[Block], *, width: int, capacity: int) -> Cac
     return Cache(layers=layers)
 
 
+def spread_row(cache: Cache, starts: Tensor, *, width: int, capacity: int) -> Cache:
+    """The only row of a cache repeated, row r moved ``starts[r]`` columns to the right and cut off at column ``width``.
+
+    What is left of a row's start is padding and holds the row's first token.
+    """
+    columns = (torch.arange(width, device=starts.device) - starts[:, None]).clamp(min=0)
+    sources: list[Any] = cache.layers
+    layers: list[Any] = []
+    for source in sources:
+        layer = BufferLayer(capacity)
+        layer.lazy_initialization(*(states.expand(len(starts), -1, -1, -1) for states in (source.keys, source.values)))
+        layer.keys[:, :, :width] = source.keys[0][:, columns].transpose(0, 1)
+        layer.values[:, :, :width] = source.values[0][:, columns].transpose(0, 1)
+        layer.length = width
+        layers.append(layer)
+    return Cache(layers=layers)
+
+
 def _gather_layer(index: int, blocks: Sequence[Block], width: int, capacity: int) -> BufferLayer:
     sources: list[Any] = [block.cache.layers[index] for block in blocks]
     num_rows = sum(len(block.rows) for block in blocks)

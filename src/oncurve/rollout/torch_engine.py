@@ -1,10 +1,8 @@
 """The engine that runs in this process, on the weights of the live policy."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
-from transformers import PreTrainedModel
 
 from oncurve.model import Policy
 from oncurve.rollout.decode import Decoder, Job, Record
@@ -37,7 +35,7 @@ class TorchEngine:
         if not requests:
             return []
         jobs = [self._job(request, sampling.max_tokens) for request in requests]
-        with _evaluation_mode(self._policy.model), torch.inference_mode():
+        with self._forward.for_sampling(), torch.inference_mode():
             decoder = Decoder(
                 self._forward,
                 jobs,
@@ -93,14 +91,3 @@ class TorchEngine:
             )
             for request, tokens, logprobs, length, is_stopped, seconds in rows
         ]
-
-
-@contextmanager
-def _evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
-    """Switch dropout off, and afterwards back to what it was."""
-    was_training = model.training
-    model.train(False)
-    try:
-        yield
-    finally:
-        model.train(was_training)
