@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from oncurve.rollout.attention import GROUPED_EAGER, has_llama_attention
 from oncurve.rollout.kv_cache import Block, empty_buffers, empty_dynamic, gather_buffers, reorder_dynamic, spread_row
 from oncurve.types import ModelError
 
@@ -67,10 +68,6 @@ class Forward:
         self._takes_additive_mask = is_full_attention and self.config._attn_implementation in ("sdpa", "eager")
         num_heads = self.config.num_attention_heads
         self._has_grouped_heads = getattr(self.config, "num_key_value_heads", num_heads) != num_heads
-        # A cap on attention logits is silently or loudly missing from the fused code.
-        self._has_fused_attention = (
-            self._model._supports_sdpa and getattr(self.config, "attn_logit_softcapping", None) is None
-        )
 
     @property
     def device(self) -> torch.device:
@@ -82,14 +79,11 @@ class Forward:
 
     @contextmanager
     def for_sampling(self) -> Iterator[None]:
-        """Without dropout, and with fused attention where the model has it, also if it is trained with another.
-
-        Its backward may be slow, but sampling has none; and one query of grouped heads needs no copies of the keys.
-        """
+        """Without dropout, and where heads share keys with the eager attention that does not copy them."""
         was_training, attention = self._model.training, self._model.config._attn_implementation
         self._model.train(False)
-        if attention == "eager" and self._has_fused_attention:
-            self._model.set_attn_implementation("sdpa")
+        if attention == "eager" and self._has_grouped_heads and has_llama_attention(self._model):
+            self._model.set_attn_implementation(GROUPED_EAGER)
         try:
             yield
         finally:
@@ -144,7 +138,7 @@ class Forward:
     def decode_mask(self, starts: Tensor, capacity: int) -> Tensor | None:
         """[R, capacity] mask whose first W columns serve the step that ends at column W; None where it is not needed.
 
-        Heads that share keys get one although no row is padded: transformers then folds them into one query.
+        Heads that share keys get one although no row is padded: fused attention then takes them as one query.
         """
         if not bool(starts.any()) and not (self._takes_additive_mask and self._has_grouped_heads):
             return None
