@@ -133,9 +133,7 @@ def test_a_resumed_run_needs_its_starting_weights(small_config) -> None:
 
 
 def test_golds_that_reject_themselves_stop_a_run_before_it_starts(small_config, tmp_path) -> None:
-    rows = [{"prompt": f"{n}+1=", "answer": str(n + 1)} for n in range(40)] + [
-        {"prompt": "9/0=", "answer": "nan"}
-    ]
+    rows = [{"prompt": f"{n}+1=", "answer": str(n + 1)} for n in range(40)] + [{"prompt": "9/0=", "answer": "nan"}]
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = small_config().model_dump(mode="json", exclude_none=True)

@@ -60,6 +60,9 @@ class RunConfig(Settings):
     keep_checkpoints: int = Field(2, ge=1)
     """Newest checkpoints kept; older ones are removed after a newer one is safe."""
 
+    max_no_verdict_frac: float = Field(0.5, ge=0, le=1)
+    """Most of a rollout's completions that may be without a verdict; beyond it the run stops, with a checkpoint."""
+
     model: ModelSettings = ModelSettings()
     tasks: TaskSettings = TaskSettings()
     rollout: RolloutSettings = RolloutSettings()

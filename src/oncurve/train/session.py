@@ -1,6 +1,7 @@
 """One run with everything it holds: made new from a config, or resumed from its folder."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from oncurve.tasks import TaskSampler, TaskSet, load_tasks
 from oncurve.train.environment import available_cores, describe_environment, use_threads
 from oncurve.train.events import Evaluated, Saved, Stepped
 from oncurve.train.plan import require_memory
-from oncurve.types import DataError, ModelError, Task
+from oncurve.types import DataError, ModelError, RunError, Status, Task
 from oncurve.verify import Scorer, check_golds
 
 GOLDS_CHECKED = 512
@@ -146,6 +147,30 @@ class Session:
             extra_rounds=objective.resample_rounds,
             primary=self.config.reward.primary_name,
             tolerance=objective.advantage.tolerance,
+        )
+
+    def refuse_unscored(self, step: int, rollout: Rollout) -> None:
+        """Record completions without a verdict by cause; stop when they are too many to train on the rest.
+
+        Raises:
+            RunError: more than ``max_no_verdict_frac`` of the completions have no verdict.
+        """
+        verdicts = [verdict for group in rollout.all_groups for verdict in group.verdicts]
+        unscored = [verdict for verdict in verdicts if verdict.status is Status.NO_VERDICT]
+        if not unscored:
+            return
+        causes = dict(Counter(str(verdict.cause) for verdict in unscored).most_common())
+        found = f"{len(unscored)} of {len(verdicts)} completions have no verdict"
+        listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
+        if len(unscored) <= self.config.max_no_verdict_frac * len(verdicts):
+            self.folder.append_event(step, "no_verdict", f"{found}: {listed}.", **causes)
+            return
+        if self.saved_step != self.step:
+            self.checkpoint(self.step)
+        raise RunError(
+            f"step {step}: {found} ({listed}), more than max_no_verdict_frac = {self.config.max_no_verdict_frac:g} "
+            f"allows. First: {unscored[0].evidence}\nMend the verifier or the reward function, then continue with "
+            f"`oncurve resume {self.folder.path}`: nothing is lost. A slow one needs a higher reward.timeout_s."
         )
 
     def update(self, rollout: Rollout) -> UpdateResult:
