@@ -80,7 +80,7 @@ def test_the_shipped_model_is_what_the_documents_say() -> None:
             seed=0,
             step=0,
         )
-    assert 0.15 < examined.greedy < 0.45  # about a third, by guessing
+    assert 0.05 < examined.greedy < 0.3  # it guesses
     assert examined.pass_at_k is not None
     assert examined.pass_at_k > examined.greedy  # it knows more than it does
     assert examined.truncated_frac < 0.02
