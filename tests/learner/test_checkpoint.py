@@ -98,7 +98,7 @@ class Colour(StrEnum):
     RED = "red"
 
 
-@pytest.mark.parametrize("value", [Colour.RED, {1, 2}, object(), Path("x")], ids=str)
+@pytest.mark.parametrize("value", [Colour.RED, {1, 2}, object(), Path("x")], ids=["enum", "set", "object", "path"])
 def test_a_state_that_could_not_be_read_back_is_refused_before_anything_is_written(tmp_path: Path, value: object):
     with pytest.raises(ValueError, match=r"state\['a'\]\[1\] is a .*a checkpoint cannot hold"):
         save_checkpoint(tmp_path, 1, tiny_policy(), {"a": [0, value]})
