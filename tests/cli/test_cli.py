@@ -139,6 +139,18 @@ def test_verify_judges_a_file_without_torch(tmp_path: Path) -> None:
     assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["correct", "wrong", "no_verdict"]
 
 
+def test_verify_judges_each_line_by_its_own_gold_and_splits_at_line_feeds_only(tmp_path: Path) -> None:
+    path = tmp_path / "completions.jsonl"
+    rows = [
+        {"id": "2", "completion": "<answer>3</answer>", "gold": "3"},
+        {"completion": "<answer>3</answer>", "gold": "4"},  # its id is its line number, 2
+        {"completion": "one\u2028two <answer>5</answer>", "gold": "5"},
+    ]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8-sig")
+    done = oncurve("verify", path)
+    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["correct", "wrong", "correct"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -146,6 +158,9 @@ def test_verify_judges_a_file_without_torch(tmp_path: Path) -> None:
         ("[1]", "line 1: a line holds one JSON object, got list"),
         ('{"gold": "1"}', "line 1: completion must be a string, got None"),
         ('{"completion": "1", "gold": "1", "goal": 1}', "line 1: unknown key 'goal'"),
+        ('{"completion": "1", "gold": "1", "meta": [1]}', "line 1: meta must be an object, got [1]"),
+        ('{"completion": "1", "gold": "1", "verifier": null}', "line 1: verifier must be a string"),
+        ('{"completion": "1", "gold": "1", "verifier": "lenght"}', "Did you mean length?"),
         ("", "holds no completion"),
     ],
 )

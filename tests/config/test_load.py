@@ -59,6 +59,21 @@ def test_an_unknown_flag_names_the_nearest_known_one() -> None:
         load_config(None, ["--learner.lrr", "1"])
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--learner.learning_rate", "learner.lr"),
+        ("--lr", "learner.lr"),
+        ("--num_generations", "rollout.group_size"),
+        ("--model.lora.r", "model.lora.rank"),
+        ("--temperature", "rollout.sampling.temperature"),
+    ],
+)
+def test_names_of_other_trainers_and_names_without_their_table_are_understood(typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Did you mean {meant}\?"):
+        load_config(None, [typed, "4"])
+
+
 def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "stepz = 3\n[learner]\nlr = -1\n")
     with pytest.raises(ConfigError) as caught:

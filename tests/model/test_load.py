@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Config, GPT2LMHeadModel, T5Config
+from transformers import BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, T5Config
 
 from oncurve.model import LoraSettings, ModelSettings, embedded_directory, load_policy, save_policy, source
-from oncurve.model.embedded import CONTEXT_LENGTH, fresh_embedded_policy
+from oncurve.model.embedded import CONTEXT_LENGTH, character_tokenizer, fresh_embedded_policy
 from oncurve.model.source import resolve_directory
 from oncurve.types import Message, ModelError
 from tests.model.directories import chat_tokenizer, edit_json, llama, save_llama
@@ -293,3 +293,14 @@ def test_the_context_of_a_gpt2_is_its_number_of_positions(tmp_path: Path) -> Non
     policy = load(tmp_path)
     assert policy.context_length == CONTEXT_LENGTH
     assert policy.terminators == {0}
+
+
+def test_auto_takes_eager_attention_where_the_architecture_has_no_other(tmp_path: Path) -> None:
+    tokenizer = character_tokenizer()
+    config = BloomConfig(vocab_size=len(tokenizer), hidden_size=32, n_layer=1, n_head=2, eos_token_id=0, seq_length=64)
+    BloomForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    policy = load_policy(ModelSettings(path=str(tmp_path)), seed=0)
+    assert policy.model.config._attn_implementation == "eager"
+    with pytest.raises(ModelError, match="scaled_dot_product_attention"):
+        load_policy(ModelSettings(path=str(tmp_path), attention="sdpa"), seed=0)

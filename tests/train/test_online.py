@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from oncurve.report import read_evaluations, read_metrics, read_rollouts
-from oncurve.train import Evaluated, Saved, Session, Stepped, train
+from oncurve.train import Evaluated, Noted, Saved, Session, Stepped, train
 from oncurve.types import DataError, ModelError, RunError
 
 
@@ -23,7 +23,7 @@ def deterministic(rows) -> list[dict]:
 
 
 def test_a_run_evaluates_before_during_and_after_and_saves_on_the_way(small_config) -> None:
-    events = run(small_config())
+    events = [event for event in run(small_config()) if not isinstance(event, Noted)]
     kinds = [(type(event), event.evaluation.step if isinstance(event, Evaluated) else event.step) for event in events]
     assert kinds == [
         (Evaluated, 0),
@@ -103,9 +103,25 @@ def test_resampling_fills_the_batch_with_groups_that_carry_a_signal(small_config
     (row,) = read_metrics(Path(config.run_dir))
     assert row["groups/rounds"] > 1 or row["groups/accepted_frac"] == 1.0
     rewards: dict[str, set[float]] = {}
+    advantages: dict[str, set[float]] = {}
     for rollout in read_rollouts(Path(config.run_dir)):
         rewards.setdefault(rollout.task_id, set()).add(rollout.components["correct"])
-    assert all(len(values) == 2 for values in rewards.values())
+        advantages.setdefault(rollout.task_id, set()).add(rollout.advantage)
+    # Mixed groups are trained on; the others were sampled too, are recorded, and teach nothing.
+    assert {task: len(values) == 2 for task, values in rewards.items()} == {
+        task: values != {0.0} for task, values in advantages.items()
+    }
+    assert sum(len(values) == 2 for values in rewards.values()) == 3
+
+
+def test_a_budget_that_finds_nothing_informative_teaches_nothing_and_goes_on(small_config, tmp_path) -> None:
+    (tmp_path / "reward.py").write_text("def f(prompts, completions, **c):\n    return [0.0] * len(completions)")
+    component = ("--reward.components.correct.verifier", f'"{tmp_path}/reward.py:f"')
+    config = small_config("--objective.zero_variance", "resample", "--objective.resample_rounds", "1", *component)
+    run(config)
+    for row in read_metrics(Path(config.run_dir)):
+        assert (row["groups/all_wrong"], row["grad/norm"]) == (1.0, 0.0)
+    assert len(list(read_rollouts(Path(config.run_dir), 0))) == 2 * 3 * 4  # both rounds
 
 
 def test_a_stop_between_steps_leaves_a_checkpoint(small_config) -> None:

@@ -118,6 +118,30 @@ def test_a_run_that_is_still_being_written_is_not_resumed(tmp_path) -> None:
         assert session.step == 0
 
 
+def test_a_run_is_resumed_from_any_folder(tmp_path, monkeypatch) -> None:
+    (tmp_path / "reward.py").write_text(
+        "def f(prompts, completions, **c):\n    return [float(len(t) % 2) for t in completions]"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = [*SMALL, "--run_dir", "run", "--reward.components.correct.verifier", '"reward.py:f"']
+    with Session.create(load_config(None, words)):
+        pass
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with Session.resume(tmp_path / "run") as session:
+        list(train(session))
+    assert len(list(read_metrics(tmp_path / "run"))) == 4
+
+
+def test_missing_records_are_noticed(tmp_path) -> None:
+    run_dir = tmp_path / "run"
+    with Session.create(load_config(None, [*SMALL, "--run_dir", str(run_dir)])) as session:
+        list(train(session))
+    (run_dir / "metrics.jsonl").write_text("")
+    with pytest.raises(RunError, match=r"checkpoint of .* is at step 4, but metrics\.jsonl holds 0 steps"):
+        Session.resume(run_dir)
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path) -> None:
     with pytest.raises(RunError, match=r"config\.toml"):
         Session.resume(tmp_path)

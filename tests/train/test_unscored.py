@@ -7,7 +7,7 @@ import pytest
 
 from oncurve.learner import latest_checkpoint
 from oncurve.report import read_events, read_metrics
-from oncurve.train import Session, train
+from oncurve.train import Noted, Session, train
 from oncurve.types import RunError
 
 FAILING = {
@@ -49,6 +49,28 @@ def test_after_the_function_is_mended_the_run_goes_on(small_config, tmp_path: Pa
     with Session.resume(Path(config.run_dir)) as session:
         list(train(session))
     assert [row["step"] for row in read_metrics(Path(config.run_dir))] == [0, 1, 2, 3]
+
+
+def test_a_component_that_never_gives_a_value_is_noted(small_config, tmp_path: Path) -> None:
+    path = tmp_path / "reward.py"
+    path.write_text("def f(prompts, completions, **c):\n    return [colour for text in completions]")
+    config = small_config("--reward.components.brevity.verifier", json.dumps(f"{path}:f"))
+    with Session.create(config) as session:
+        notes = [event for event in train(session) if isinstance(event, Noted)]
+    mine = [note for note in notes if note.kind == "component_without_value"]
+    assert [note.step for note in mine] == [0, 1, 2, 3]
+    assert "component brevity gave no value for any of 12 completions" in mine[0].message
+    assert "colour" in mine[0].message
+
+
+def test_a_step_without_signal_is_noted(small_config, tmp_path: Path) -> None:
+    path = tmp_path / "reward.py"
+    path.write_text("def f(prompts, completions, **c):\n    return [1.0] * len(completions)")
+    config = small_config(*words(path))
+    with Session.create(config) as session:
+        notes = [event for event in train(session) if isinstance(event, Noted)]
+    assert [note.kind for note in notes] == ["no_signal"] * 4
+    assert "3 of 3 all right" in notes[0].message
 
 
 def test_a_few_without_verdict_are_counted_by_cause_and_the_run_goes_on(small_config, tmp_path: Path) -> None:

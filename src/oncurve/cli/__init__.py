@@ -5,6 +5,8 @@ import os
 # A tensor thread that spins while it waits takes the core from the one it waits for. Must be set before torch loads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+# Advice to programmers, not to users of this command.
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 from oncurve.cli.app import main
 

@@ -1,6 +1,7 @@
 """The commands. Each one parses, calls, prints; what it does lives below."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,15 +20,21 @@ app = App(
     name="oncurve",
     help="Reinforcement learning with verifiable rewards, graded on the curve of each completion's own group.",
     version=__version__,
+    suppress_keyboard_interrupt=False,
     help_epilogue="Settings of the TOML file can follow any command that takes one: --learner.lr 1e-4 --seed 3",
 )
 
 
 def main() -> None:
-    """Run the command line; an error we understand is one message and exit code 1, without a traceback."""
+    """Run the command line; an error we understand is one message and exit code 1.
+
+    With ``ONCURVE_TRACEBACK`` set in the environment it comes with its traceback.
+    """
     try:
         app()
-    except OncurveError as error:
+    except (OncurveError, ValueError) as error:  # a ValueError is about something the user typed
+        if "ONCURVE_TRACEBACK" in os.environ:
+            raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -41,7 +48,7 @@ def train(*words: Words, as_json: Json = False) -> None:
     from oncurve.cli.run import train_run
 
     path, overrides = split_words(words)
-    _finish(train_run(path, overrides), as_json)
+    _finish_run(train_run(path, overrides), as_json)
 
 
 @app.command
@@ -49,7 +56,7 @@ def resume(run: Path, *, as_json: Json = False) -> None:
     """Continue the run in a folder from its last checkpoint; the result equals an uninterrupted run."""
     from oncurve.cli.run import resume_run
 
-    _finish(resume_run(run), as_json)
+    _finish_run(resume_run(run), as_json)
 
 
 @app.command(name="eval")
@@ -117,9 +124,15 @@ def report(run: Path, *, as_json: Json = False) -> None:
     _finish({"report": str(page), **summarise(run)} if as_json else {"report": str(page)}, as_json)
 
 
+def _finish_run(result: Mapping[str, Any], as_json: bool) -> None:
+    """The JSON object, or what a person wants to know last: the figures stand above already."""
+    shown = {"run folder": result["run_dir"], "steps": result["steps"], "seconds": result["seconds"]}
+    _finish(result if as_json else {**shown, "open this page": result["report"]}, as_json)
+
+
 def _finish(result: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
         return
     for name, value in result.items():
-        print(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value}")
+        print(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")

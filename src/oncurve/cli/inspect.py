@@ -80,6 +80,9 @@ def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
 
 def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     """Examine the last checkpoint of a run, or the model of a config."""
+    step = 0
+    if target is not None and not target.exists() and target.suffix != ".toml":
+        raise RunError(f"there is no run folder {target}. A config file ends in .toml; a model goes to --model.path.")
     if target is not None and target.is_dir():
         checkpoint = latest_checkpoint(target / "checkpoints")
         if checkpoint is None:
@@ -88,6 +91,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
             )
         config = load_config(target / "config.toml", [*overrides, "--model.path", json.dumps(str(checkpoint))])
         config = config.model_copy(update={"model": config.model.model_copy(update={"lora": None})})
+        step = int(checkpoint.name.rpartition("_")[2])
     else:
         config = load_config(target, overrides)
     use_threads(config.threads or available_cores())
@@ -103,7 +107,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
             num_samples=settings.num_samples,
             k=settings.k,
             seed=config.seed,
-            step=0,
+            step=step,
         )
     return {"model": config.model.path, **evaluation.as_dict()}
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncurve.types import DataError, Task
-from oncurve.verify import Item, RewardSettings, Scorer
+from oncurve.types import DataError, Task, did_you_mean
+from oncurve.verify import Item, RewardSettings, Scorer, verifier_names
 
 KNOWN = ("completion", "gold", "verifier", "meta", "id", "prompt")
 
@@ -42,7 +42,7 @@ def _reward(config: Path | None, overrides: Sequence[str]) -> RewardSettings:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}") from None
 
@@ -61,12 +61,20 @@ def _item(path: Path, number: int, line: str) -> Item:
     unknown = sorted(set(row) - set(KNOWN))
     if unknown:
         raise DataError(f"{where}: unknown key {unknown[0]!r}. Known: {', '.join(KNOWN)}; extra columns go into meta.")
+    if not isinstance(row.get("meta", {}), dict):
+        raise DataError(f"{where}: meta must be an object, got {row['meta']!r}")
+    if not isinstance(row.get("verifier", "answer"), str):
+        raise DataError(f"{where}: verifier must be a string, the name of a verifier, got {row['verifier']!r}")
+    name = row.get("verifier", "answer")
+    if name not in verifier_names():
+        hint = did_you_mean(name, verifier_names())
+        raise DataError(f"{where}: there is no verifier {name!r}.{hint} Known: {', '.join(verifier_names())}.")
     task = Task(
         id=str(row.get("id", number)),
         prompt=str(row.get("prompt", "")),
         gold=row["gold"],
         kind="file",
-        verifier=row.get("verifier", "answer"),
+        verifier=name,
         meta=row.get("meta", {}),
     )
     return Item(task=task, text=row["completion"])

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from oncurve.evaluate import Evaluation
-from oncurve.train import Evaluated, Event, Saved, Stepped
+from oncurve.train import Evaluated, Event, Noted, Saved, Stepped
 
 _SHOWN = (
     ("reward", "reward/mean", ".3f"),
@@ -22,6 +22,14 @@ _SHOWN = (
 )
 
 
+LEGEND = (
+    "reward: mean of the rollout, all components; mixed: share of groups with right and wrong answers, the only ones "
+    "that teach; tokens: per completion; kl: to the starting policy; entropy: nats a token; clip: share of tokens; "
+    "grad: norm; gap: mean difference of sampler and learner log-probs, about 1e-6 in float32 and 1e-2 in bfloat16"
+)
+"""What the figures of a step line are."""
+
+
 class RunView:
     """Shows events as they come. Everything goes to stderr, so that stdout stays free for ``--json``."""
 
@@ -29,6 +37,7 @@ class RunView:
         self._console = Console(stderr=True)
         self._num_steps = num_steps
         self._last = time.perf_counter()
+        self._noted: set[str] = set()
         self._progress: Progress | None = None
         self._bar: TaskID | None = None
         if self._console.is_terminal:
@@ -63,8 +72,15 @@ class RunView:
             )
         elif isinstance(event, Saved):
             self.line(f"checkpoint {event.path}")
+        elif isinstance(event, Noted):
+            self._note(event)
         else:
             self._show_step(event)
+
+    def _note(self, event: Noted) -> None:
+        if event.kind not in self._noted:  # the first of a kind; events.jsonl has all of them
+            self._noted.add(event.kind)
+            self.line(f"note, step {event.step}: {event.message}")
 
     def _show_step(self, event: Stepped) -> None:
         figures = _figures(event.metrics)
@@ -81,9 +97,13 @@ def describe(evaluation: Evaluation) -> str:
     low, high = evaluation.interval
     parts = [f"greedy {evaluation.greedy:.1%} [{low:.1%}, {high:.1%}] of {evaluation.num_tasks}"]
     if evaluation.pass_at_1 is not None and evaluation.pass_at_k is not None:
-        parts.append(f"pass@1 {evaluation.pass_at_1:.1%}, pass@{evaluation.k} {evaluation.pass_at_k:.1%}")
+        parts.append(f"pass@1 {evaluation.pass_at_1:.1%}")
+        if evaluation.k != 1:
+            parts.append(f"pass@{evaluation.k} {evaluation.pass_at_k:.1%}")
     if evaluation.tokens_per_correct is not None:
         parts.append(f"{evaluation.tokens_per_correct:.0f} tokens per right answer")
+    if evaluation.no_verdict_frac > 0:
+        parts.append(f"{evaluation.no_verdict_frac:.1%} WITHOUT A VERDICT, counted as not right")
     return ", ".join(parts)
 
 

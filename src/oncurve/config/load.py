@@ -70,7 +70,7 @@ def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not rest or rest[0].startswith("--"):
-                raise ConfigError(f"--{key} needs a value.{did_you_mean(key, known_settings())}")
+                raise ConfigError(f"--{key} needs a value.{_nearest_setting(key)}")
             value = rest.pop(0)
         yield key, _parse_value(value)
 
@@ -104,6 +104,40 @@ def known_settings(model: type[BaseModel] = RunConfig, prefix: str = "") -> list
     return names
 
 
+_OTHER_NAMES = {
+    "learning_rate": "learner.lr",
+    "warmup": "learner.warmup_steps",
+    "num_generations": "rollout.group_size",
+    "rollout_n": "rollout.group_size",
+    "max_completion_length": "rollout.sampling.max_tokens",
+    "max_new_tokens": "rollout.sampling.max_tokens",
+    "max_steps": "steps",
+    "num_iterations": "learner.updates_per_rollout",
+    "beta": "objective.kl_coef",
+    "epsilon": "objective.clip_low",
+    "epsilon_high": "objective.clip_high",
+    "loss_type": "objective.aggregation",
+    "scale_rewards": "objective.advantage.estimator",
+    "mask_truncated_completions": "objective.mask_truncated",
+    "output_dir": "output",
+    "model_name_or_path": "model.path",
+    "dataset": "tasks.path",
+    "r": "model.lora.rank",
+    "lora_r": "model.lora.rank",
+    "lora_alpha": "model.lora.alpha",
+}
+"""What other trainers call a setting, by the last part of the name."""
+
+
+def _nearest_setting(key: str) -> str:
+    """Name the setting that was probably meant: under another trainer's name, without its table, or mistyped."""
+    known, last = known_settings(), key.rpartition(".")[2]
+    if last in _OTHER_NAMES:
+        return f" Did you mean {_OTHER_NAMES[last]}?"
+    inside = [name for name in known if name.endswith(f".{last}")]
+    return f" Did you mean {inside[0]}?" if inside else did_you_mean(key, known)
+
+
 def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
@@ -121,8 +155,9 @@ def _explain_one(detail: ErrorDetails, where: str, typed: set[str]) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     source = "the command line" if key in typed else where
     if detail["type"] == "extra_forbidden":
-        return f"{source}: unknown setting {key}.{did_you_mean(key, known_settings())}"
+        return f"{source}: unknown setting {key}.{_nearest_setting(key)}"
     given = detail["input"]
-    shown = "" if isinstance(given, (Mapping, BaseModel)) else f" (got {given!r})"
     message = detail["msg"].removeprefix("Value error, ")
+    is_shown = "got " in message or isinstance(given, (Mapping, BaseModel))
+    shown = "" if is_shown else f" (got {given!r})"
     return f"{source}: {key or 'settings'}: {message}{shown}"

@@ -103,7 +103,7 @@ def _load_model(settings: ModelSettings, directory: Path) -> PreTrainedModel:
         "ignore_mismatched_sizes": True,  # so that they are reported, and refused by name
     }
     with reading(f"the weights in {directory}"), torch.random.fork_rng(devices=[]):
-        loaded: Any = AutoModelForCausalLM.from_pretrained(directory, **options)
+        loaded: Any = _from_pretrained(directory, options, may_change_attention=settings.attention == "auto")
     model: PreTrainedModel = loaded[0]
     check_complete(loaded[1], directory)
     check_finite(model, directory)
@@ -113,6 +113,16 @@ def _load_model(settings: ModelSettings, directory: Path) -> PreTrainedModel:
             model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
     model.train(False)
     return model
+
+
+def _from_pretrained(directory: Path, options: dict[str, Any], *, may_change_attention: bool) -> Any:
+    """Load with the chosen attention, or with eager attention where the architecture has no other."""
+    try:
+        return AutoModelForCausalLM.from_pretrained(directory, **options)
+    except ValueError as error:
+        if not may_change_attention or "scaled_dot_product_attention" not in str(error):
+            raise
+    return AutoModelForCausalLM.from_pretrained(directory, **{**options, "attn_implementation": "eager"})
 
 
 def _turn_off_dropout(model: torch.nn.Module) -> None:

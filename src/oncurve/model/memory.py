@@ -103,8 +103,11 @@ def estimate_memory(settings: ModelSettings, workload: Workload) -> MemoryEstima
 
 def _kv_values_per_token(model: PreTrainedModel) -> int:
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    query_heads = getattr(config, "num_attention_heads", 0)
+    if not query_heads:  # a state-space model keeps no keys and values
+        return 0
+    heads = getattr(config, "num_key_value_heads", None) or query_heads
+    head_width = getattr(config, "head_dim", None) or config.hidden_size // query_heads
     return int(2 * config.num_hidden_layers * heads * head_width)
 
 
@@ -121,5 +124,5 @@ def _activation_values_per_token(model: PreTrainedModel, *, row_tokens: int, eag
     linears = [module for module in model.modules() if isinstance(module, LINEAR) and module is not head]
     values = 1.6 * sum(sum(module.weight.shape) for module in linears)  # a weight is [out, in] or [in, out]
     if eager:
-        values += 2 * layers * config.num_attention_heads * row_tokens
+        values += 2 * layers * getattr(config, "num_attention_heads", 0) * row_tokens
     return round(layers * config.hidden_size + values / layers if checkpointing else values)

@@ -1,6 +1,6 @@
 """Settings of a model: where it comes from, in which precision it runs, what of it is trained."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class LoraSettings(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout before A while training. Above 0 the ratio of the first update is no longer 1."""
 
-    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    target_modules: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
     """Every linear layer except the output head, or the names of the layers to adapt, such as ["q_proj", "v_proj"]."""
 
 

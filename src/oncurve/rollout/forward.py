@@ -66,7 +66,7 @@ class Forward:
         is_full_attention = all(type(layer) is DynamicLayer for layer in layers)
         # A ready additive mask spares the model building one per step. With sliding windows it builds its own.
         self._takes_additive_mask = is_full_attention and self.config._attn_implementation in ("sdpa", "eager")
-        num_heads = self.config.num_attention_heads
+        num_heads = getattr(self.config, "num_attention_heads", None)  # a state-space model has none
         self._has_grouped_heads = getattr(self.config, "num_key_value_heads", num_heads) != num_heads
 
     @property

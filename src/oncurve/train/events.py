@@ -32,4 +32,13 @@ class Saved:
     path: Path
 
 
-Event = Evaluated | Stepped | Saved
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Noted:
+    """A rollout shows something that a user should know; also in events.jsonl."""
+
+    step: int
+    kind: str
+    message: str
+
+
+Event = Evaluated | Stepped | Saved | Noted

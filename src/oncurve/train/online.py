@@ -29,7 +29,7 @@ def train(session: Session, *, should_stop: Callable[[], bool] = lambda: False) 
         if step == config.steps or should_stop():
             break
         rollout = session.collect(step)
-        session.refuse_unscored(step, rollout)
+        yield from session.inspect(step, rollout)
         update = session.update(rollout)
         yield session.record(step, rollout, update)
         if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:

@@ -1,24 +1,24 @@
 """One run with everything it holds: made new from a config, or resumed from its folder."""
 
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from oncurve.algo import describe_objective
-from oncurve.config import RunConfig, dump_config, load_config
+from oncurve.config import RunConfig, dump_config, load_config, with_absolute_paths
 from oncurve.evaluate import evaluate_policy
-from oncurve.learner import Learner, UpdateResult, latest_checkpoint, load_state, save_checkpoint
+from oncurve.learner import Learner, UpdateResult, latest_checkpoint, load_state, rollout_metrics, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
-from oncurve.report import RunFolder
+from oncurve.report import RunFolder, read_metrics
 from oncurve.rollout import Collector, Rollout, TorchEngine, collect_informative
 from oncurve.tasks import TaskSampler, TaskSet, load_tasks
 from oncurve.train.environment import available_cores, describe_environment, use_threads
-from oncurve.train.events import Evaluated, Saved, Stepped
+from oncurve.train.events import Evaluated, Noted, Saved, Stepped
+from oncurve.train.findings import inspect_rollout, share_without_verdict
 from oncurve.train.plan import require_memory
-from oncurve.types import DataError, ModelError, RunError, Status, Task
+from oncurve.types import DataError, ModelError, RunError, Task
 from oncurve.verify import Scorer, check_golds
 
 GOLDS_CHECKED = 512
@@ -63,7 +63,7 @@ class Session:
         _refuse_unusable(config, policy, tasks)
         folder = RunFolder.create(
             Path(config.run_dir) if config.run_dir else _next_folder(config),
-            config_toml=dump_config(config),
+            config_toml=dump_config(with_absolute_paths(config)),
             environment=describe_environment(num_threads=num_threads, weights=weights_fingerprint(policy)),
             formula=formula_of(config),
         )
@@ -85,7 +85,7 @@ class Session:
         folder = RunFolder.open(run_dir)
         folder.lock()
         config = load_config(run_dir / "config.toml")
-        use_threads(int(folder.environment["threads"]))
+        use_threads(int(_recorded(folder, "threads")))
         tasks = load_tasks(config.tasks, seed=config.seed)
         policy = load_policy(config.model, seed=config.seed)
         _require_same_start(folder, policy)
@@ -94,6 +94,9 @@ class Session:
         if checkpoint is not None:
             session._restore(load_state(checkpoint))
         folder.rewind(session.step)
+        _require_history(folder, session.step)
+        if session.step == config.steps:
+            folder.seal(is_final=True)
         if session.step == 0:
             session._note(tasks)
         return session
@@ -140,7 +143,7 @@ class Session:
 
         if objective.zero_variance != "resample":
             return collect(self._sampler.take(num_prompts), 0)
-        return collect_informative(
+        rollout = collect_informative(
             collect,
             self._sampler.take,
             num_prompts=num_prompts,
@@ -148,30 +151,29 @@ class Session:
             primary=self.config.reward.primary_name,
             tolerance=objective.advantage.tolerance,
         )
+        # Nothing informative within the budget: what was sampled is recorded, and teaches nothing.
+        return rollout if rollout.groups else replace(rollout, groups=rollout.set_aside, set_aside=())
 
-    def refuse_unscored(self, step: int, rollout: Rollout) -> None:
-        """Record completions without a verdict by cause; stop when they are too many to train on the rest.
+    def inspect(self, step: int, rollout: Rollout) -> Iterator[Noted]:
+        """Record what the rollout shows; stop when too few completions have a verdict to train on the rest.
 
         Raises:
             RunError: more than ``max_no_verdict_frac`` of the completions have no verdict.
         """
-        verdicts = [verdict for group in rollout.all_groups for verdict in group.verdicts]
-        unscored = [verdict for verdict in verdicts if verdict.status is Status.NO_VERDICT]
-        if not unscored:
-            return
-        causes = dict(Counter(str(verdict.cause) for verdict in unscored).most_common())
-        found = f"{len(unscored)} of {len(verdicts)} completions have no verdict"
-        listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-        if len(unscored) <= self.config.max_no_verdict_frac * len(verdicts):
-            self.folder.append_event(step, "no_verdict", f"{found}: {listed}.", **causes)
-            return
-        if self.saved_step != self.step:
-            self.checkpoint(self.step)
-        raise RunError(
-            f"step {step}: {found} ({listed}), more than max_no_verdict_frac = {self.config.max_no_verdict_frac:g} "
-            f"allows. First: {unscored[0].evidence}\nMend the verifier or the reward function, then continue with "
-            f"`oncurve resume {self.folder.path}`: nothing is lost. A slow one needs a higher reward.timeout_s."
-        )
+        primary, tolerance = self.config.reward.primary_name, self.config.objective.advantage.tolerance
+        findings = inspect_rollout(rollout, primary=primary, tolerance=tolerance)
+        limit = self.config.max_no_verdict_frac
+        if share_without_verdict(rollout) > limit:
+            if self.saved_step != self.step:
+                self.checkpoint(self.step)
+            raise RunError(
+                f"step {step}: {findings[0].message}\nThat is more than max_no_verdict_frac = {limit:g} allows. Mend "
+                f"the verifier or the reward function, then continue with `oncurve resume {self.folder.path}`: nothing "
+                "is lost. A slow one needs a higher reward.timeout_s."
+            )
+        for finding in findings:
+            self.folder.append_event(step, finding.kind, finding.message, **finding.counts)
+            yield Noted(step=step, kind=finding.kind, message=finding.message)
 
     def update(self, rollout: Rollout) -> UpdateResult:
         """Take the optimiser steps of one rollout, and the time they take."""
@@ -185,7 +187,10 @@ class Session:
     def record(self, step: int, rollout: Rollout, update: UpdateResult) -> Stepped:
         """Write what one step did; from here on it counts as done."""
         metrics = {**rollout.metrics(), **update.metrics}
-        self.folder.append_rollouts(step, rollout.groups, update.advantages)
+        advantages = [*update.advantages, *([0.0] * len(group.completions) for group in rollout.set_aside)]
+        if rollout.set_aside:  # rates describe the policy, not the selection that it is trained on
+            metrics |= rollout_metrics(rollout.all_groups, advantages)
+        self.folder.append_rollouts(step, rollout.all_groups, advantages)
         self.folder.append_metrics({"step": step, **metrics})
         self.step = step + 1
         return Stepped(step=self.step, metrics=metrics)
@@ -211,8 +216,28 @@ class Session:
             self.folder.append_event(0, f"tasks_{note.kind}", note.text, count=note.count)
 
 
+def _recorded(folder: RunFolder, key: str) -> Any:
+    """What ``environment.json`` says the run was started with."""
+    try:
+        return folder.environment[key]
+    except KeyError:
+        raise RunError(
+            f"{folder.path / 'environment.json'} does not say {key}: it is damaged, and without it the run cannot be "
+            "continued to the same result. Start a new run with --model.path and the last checkpoint."
+        ) from None
+
+
+def _require_history(folder: RunFolder, step: int) -> None:
+    recorded = [int(row["step"]) for row in read_metrics(folder.path)]
+    if recorded != list(range(step)):
+        raise RunError(
+            f"the checkpoint of {folder.path} is at step {step}, but metrics.jsonl holds {len(recorded)} steps before "
+            "it: records are missing. Put the file back, or remove this checkpoint to go on from the one before."
+        )
+
+
 def _require_same_start(folder: RunFolder, policy: Policy) -> None:
-    recorded, found = folder.environment["starting_weights"], weights_fingerprint(policy)
+    recorded, found = _recorded(folder, "starting_weights"), weights_fingerprint(policy)
     if found != recorded:
         raise ModelError(
             f"the starting model of {folder.path} is no longer what it was (fingerprint {found}, recorded {recorded}). "
@@ -226,6 +251,11 @@ def _refuse_unusable(config: RunConfig, policy: Policy, tasks: TaskSet) -> None:
         raise DataError(
             f"only {len(tasks.held_out)} held-out task(s): nothing could be said of the result. "
             "Add rows, or raise tasks.held_out_fraction."
+        )
+    if len(tasks.train) < config.rollout.num_prompts:
+        raise DataError(
+            f"rollout.num_prompts is {config.rollout.num_prompts}, but there are only {len(tasks.train)} different "
+            "training prompts. Lower it, or add problems."
         )
     first = list(tasks.train[: min(GOLDS_CHECKED, len(tasks.train))])
     with Scorer(config.reward) as scorer:
@@ -265,8 +295,15 @@ def formula_of(config: RunConfig) -> str:
 
 
 def _next_folder(config: RunConfig) -> Path:
+    """Make the next free folder of this name."""
     output = Path(config.output)
     number = 1
-    while (path := output / f"{config.name}-{number:03d}").exists():
-        number += 1
-    return path
+    output.mkdir(parents=True, exist_ok=True)
+    while True:
+        path = output / f"{config.name}-{number:03d}"
+        try:
+            path.mkdir()  # of several runs that start at once, one makes it
+        except FileExistsError:
+            number += 1
+        else:
+            return path

@@ -137,9 +137,11 @@ class Scorer:
         )
 
 
-def _key(item: Item) -> tuple[str, str, tuple[int, ...], bool]:
+def _key(item: Item) -> tuple[str, str, str, str, tuple[int, ...], bool]:
+    # Not the id alone: two rows of a user's file may share one.
     # Ids too: a verifier may count tokens, and one text has several tokenizations.
-    return item.task.id, item.text, item.token_ids, item.is_truncated
+    task = item.task
+    return task.id, task.gold, task.verifier, item.text, item.token_ids, item.is_truncated
 
 
 def num_duplicates(items: Sequence[Item]) -> int:
