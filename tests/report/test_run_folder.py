@@ -411,6 +411,15 @@ def test_metrics_lines_are_json_for_everybody(tmp_path):
         assert json.loads(line)["seconds/rollout"] > 0
 
 
+def test_the_half_written_file_of_a_killed_rewind_is_not_continued(tmp_path):
+    run = build_run(tmp_path / "run", num_steps=10)  # sealed: the rewind makes JSONL of a parquet part again
+    half = run.path / "rollouts" / ".steps_000000-000019.jsonl.tmp"
+    half.write_text('{"step":0}\n')
+    run.rewind(5)
+    assert sorted(count_rollouts(run)) == [0, 1, 2, 3, 4]
+    assert len(set(count_rollouts(run).values())) == 1
+
+
 # a real kill
 
 _WRITER = """

@@ -59,7 +59,7 @@ def test_the_share_of_guesses_is_what_the_setting_says(monkeypatch) -> None:
 def test_a_source_without_worked_examples_says_so(tmp_path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(f'{{"prompt": "{n}+1=", "answer": "{n + 1}"}}\n' for n in range(40)))
-    config = load_config(None).model_copy(update={"tasks": TaskSettings(path=path)})
+    config = load_config(None, list(SHORT)).model_copy(update={"tasks": TaskSettings(path=path)})
     with pytest.raises(ValueError, match="has no worked example: only generated sources"):
         next(warm_start(config, fresh_embedded_policy(0)))
 

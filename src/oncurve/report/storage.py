@@ -49,7 +49,7 @@ def sync_path(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path; when the block ends well, the file written there takes the place of ``path``.
+    """Give a temporary path with nothing there; when the block ends well, what was written takes the place of ``path``.
 
     A crash at any instant leaves the old file or the new one, never a part of one.
 
@@ -58,6 +58,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with storage_errors(path, "write"):
+        temporary.unlink(missing_ok=True)  # a killed writer's: appending to it would record its lines twice
         try:
             yield temporary
             sync_path(temporary)
