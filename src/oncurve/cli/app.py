@@ -25,6 +25,10 @@ app = App(
 )
 
 
+TRAINING_PACKAGES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil", "gguf")
+"""What ``pip install oncurve`` alone does not bring."""
+
+
 def main() -> None:
     """Run the command line; an error we understand is one message and exit code 1.
 
@@ -36,6 +40,13 @@ def main() -> None:
         if "ONCURVE_TRACEBACK" in os.environ:
             raise
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if error.name not in TRAINING_PACKAGES:
+            raise
+        print(
+            f"error: this command needs the training half ({error.name}): pip install 'oncurve[train]'", file=sys.stderr
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped. The last checkpoint is where `oncurve resume` continues.", file=sys.stderr)
