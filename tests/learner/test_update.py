@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oncurve.algo import ObjectiveSettings
-from oncurve.learner import Learner, LearnerSettings
+from oncurve.learner import Learner, LearnerSettings, SupervisedLearner
 from oncurve.model import LoraSettings, Policy, reference_of
 from oncurve.model.lora import attach_adapter
 from oncurve.types import Group, NumericsError, Sampling
@@ -374,7 +374,7 @@ def test_gradient_checkpointing_leaves_the_gradient_alone():
 
 def test_supervised_updates_learn_the_completions():
     policy = tiny_policy(dtype=torch.float64)
-    learner = learner_of(policy, LearnerSettings(lr=0.01, micro_batch_tokens=8))
+    learner = SupervisedLearner(policy, LearnerSettings(lr=0.01, micro_batch_tokens=8))
     examples = [((5, 6), (7, 8, 0)), ((9, 10, 11), (12, 0))]
     nll = []
     for prompt, completion in examples:
@@ -382,11 +382,11 @@ def test_supervised_updates_learn_the_completions():
         with torch.no_grad():
             logprobs = torch.log_softmax(policy.model(input_ids=ids).logits[0], -1)
         nll += [-logprobs[len(prompt) - 1 + i, token].item() for i, token in enumerate(completion)]
-    first = learner.supervised_update(examples)
+    first = learner.update(examples)
     assert first["loss/supervised"] == pytest.approx(sum(nll) / 5, abs=1e-9)  # temperature 1, not that of sampling
     assert first["tokens/completion"] == 5.0
     for _ in range(60):
-        last = learner.supervised_update(examples)
+        last = learner.update(examples)
     assert last["loss/supervised"] < 0.1
     with pytest.raises(ValueError, match="without a completion token"):
-        learner.supervised_update([((5,), ())])
+        learner.update([((5,), ())])

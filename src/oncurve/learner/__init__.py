@@ -4,10 +4,12 @@ from oncurve.learner.checkpoint import latest_checkpoint, list_checkpoints, load
 from oncurve.learner.learner import Learner, UpdateResult
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
+from oncurve.learner.supervised import SupervisedLearner
 
 __all__ = [
     "Learner",
     "LearnerSettings",
+    "SupervisedLearner",
     "UpdateResult",
     "latest_checkpoint",
     "list_checkpoints",

@@ -3,27 +3,24 @@
 groups ──► grade (advantages, who takes part) ──► optimiser steps ──► micro-batches ──► chunks of logits ──► AdamW
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oncurve.algo import ObjectiveSettings, kl_estimate, token_logprobs_from_logits
-from oncurve.learner.forward import TokenForward
+from oncurve.algo import ObjectiveSettings, kl_estimate
 from oncurve.learner.metrics import StepRecord, gap_metrics, update_metrics
 from oncurve.learner.minibatch import Member, grade
 from oncurve.learner.mode import evaluating
-from oncurve.learner.optimizer import MasterAdamW
-from oncurve.learner.packing import MicroBatch, Row
+from oncurve.learner.packing import Row
 from oncurve.learner.policy_step import StepLoss, join
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
+from oncurve.learner.stepper import Stepper, require_keys
 from oncurve.model import Policy, Reference, reference_of
-from oncurve.types import Completion, Group, NumericsError, RunError, Sampling, derive_seed
+from oncurve.types import Completion, Group, NumericsError, Sampling
 
 ByIndex = dict[int, Tensor]
 """[L] log-probs of a completion, by its place among all completions of the rollout."""
@@ -75,24 +72,18 @@ class Learner:
         self.objective = objective
         self.num_updates = 0
         """Rollouts learned from."""
-        self.num_steps = 0
-        """Optimiser steps taken, supervised ones included."""
         self._sampling = sampling
         self._primary = primary
-        self._model = policy.model
-        self._dtype = torch.promote_types(policy.model.dtype, torch.float32)
         self._reference = reference
         if reference is None and (objective.needs_reference or settings.watch_kl_completions > 0):
             self._reference = reference_of(policy)
-        trainable = ((n, p) for n, p in policy.model.named_parameters() if p.requires_grad)
-        self._optimizer = MasterAdamW(trainable, settings)
-        self._forward = TokenForward(
-            policy.model,
-            micro_batch_tokens=settings.micro_batch_tokens,
-            logits_chunk_bytes=settings.logits_chunk_bytes,
-            use_bfloat16=settings.compute_dtype == "bfloat16",
-            share_prompts=settings.share_prompts == "auto",
-        )
+        self._stepper = Stepper(policy, settings)
+        self._forward, self._model, self._dtype = self._stepper.forward, policy.model, self._stepper.dtype
+
+    @property
+    def num_steps(self) -> int:
+        """Optimiser steps taken."""
+        return self._stepper.num_steps
 
     def update(self, groups: Sequence[Group]) -> UpdateResult:
         """Learn from one rollout: ``updates_per_rollout`` optimiser steps, each on its share of the groups.
@@ -132,53 +123,12 @@ class Learner:
         self.num_updates += 1
         return UpdateResult(metrics=metrics, advantages=tuple(advantages))
 
-    def supervised_update(self, examples: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, float]:
-        """One optimiser step on given completions: token-mean negative log-likelihood, at temperature 1.
-
-        Args:
-            examples: (prompt_ids, completion_ids) pairs; only the completions are learned, terminators included.
-
-        Returns:
-            ``loss/supervised`` before the step in nats a token, ``grad/norm``, ``learner/lr``, ``tokens/completion``.
-
-        Raises:
-            ValueError: no completion token at all.
-            NumericsError: loss or gradient is NaN or inf; the step is not taken.
-        """
-        rows = [Row(prompt, completion) for prompt, completion in examples]
-        num_tokens = sum(len(row.token_ids) for row in rows)
-        if num_tokens == 0:
-            raise ValueError("supervised examples without a completion token teach nothing: check the worked examples")
-        losses: list[float] = []
-
-        def chunk_loss(batch: MicroBatch, logits: Tensor, span: slice) -> Tensor:
-            chunk = -token_logprobs_from_logits(logits, batch.targets[span], 1.0).sum() / num_tokens
-            losses.append(chunk.item())
-            return chunk
-
-        with self._training():
-            for batch in self._forward.pack(rows):
-                for _ in self._forward.accumulate(self._model, batch, partial(chunk_loss, batch)):
-                    self._optimizer.collect()
-            self._refuse_non_finite_loss(sum(losses))
-            grad_norm, lr = self._take_step()
-        return {
-            "loss/supervised": sum(losses),
-            "grad/norm": grad_norm,
-            "learner/lr": lr,
-            "tokens/completion": float(num_tokens),
-        }
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on, exact to the bit: trained weights, moments, counters.
 
         Only tensors and plain data. The tensors are the live ones: write them before the next update.
         """
-        return {
-            "num_updates": self.num_updates,
-            "num_steps": self.num_steps,
-            "optimizer": self._optimizer.state_dict(),
-        }
+        return {"num_updates": self.num_updates, **self._stepper.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken. The reference stays that of construction.
@@ -186,15 +136,9 @@ class Learner:
         Raises:
             RunError: the state belongs to another model or is incomplete.
         """
-        missing = {"num_updates", "num_steps", "optimizer"} - state.keys()
-        if missing:
-            raise RunError(
-                f"the learner state lacks {', '.join(sorted(missing))}: it was not written by a learner. "
-                "Resume from another checkpoint."
-            )
-        self._optimizer.load_state_dict(state["optimizer"])
+        require_keys(state, "num_updates", "num_steps", "optimizer")
+        self._stepper.load_state_dict(state)
         self.num_updates = int(state["num_updates"])
-        self.num_steps = int(state["num_steps"])
 
     def _policy_step(self, members: Sequence[Member], old: ByIndex, ref: ByIndex, number: int) -> StepRecord:
         """Take optimiser step ``number`` of this rollout, counted from 0."""
@@ -210,48 +154,16 @@ class Learner:
         known = None if is_own else old or _sampler_logprobs(trained, self._dtype)
         has_loss_kl = self.objective.needs_reference and self.objective.kl_placement == "loss"
         parts, logprobs = [], ByIndex()
-        with self._training():
+        with self._stepper.training():
             for batch in self._forward.pack([_row(member.completion) for member in trained]):
                 tokens = loss.tokens_of(batch, known, ref if has_loss_kl else None, self._dtype)
-                part = loss.accumulate(self._forward, self._model, batch, tokens, self._optimizer.collect)
+                part = loss.accumulate(self._forward, self._model, batch, tokens, self._stepper.collect)
                 places = [trained[place].index for place in batch.members]
                 logprobs |= zip(places, torch.split(part.logprobs, list(batch.lengths)), strict=True)
                 parts.append(part)
             gap = self._checked_gap({m.index: m.completion for m in trained}, logprobs) if number == 0 else {}
-            grad_norm, lr = self._take_step()
+            grad_norm, lr = self._stepper.step(self._where())
         return StepRecord(tokens=join(parts), logprobs=logprobs, gap=gap, grad_norm=grad_norm, lr=lr)
-
-    def _take_step(self) -> tuple[float, float]:
-        try:
-            grad_norm = self._optimizer.grad_norm()
-        except NumericsError as error:
-            raise NumericsError(
-                f"{self._where()}: {error} This step was not taken; the weights are those before it. "
-                'Continue from the last checkpoint with a lower learner.lr, or with model.dtype = "float32".'
-            ) from error
-        lr = self.settings.lr_at(self.num_steps)
-        self._optimizer.step(lr, grad_norm)
-        self.num_steps += 1
-        return grad_norm, lr
-
-    @contextmanager
-    def _training(self) -> Iterator[None]:
-        """Train mode with a random state of this step's own (LoRA dropout); no gradient survives a failure."""
-        try:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(derive_seed("learner", self.num_steps))
-                self._model.train()
-                yield
-        finally:
-            self._model.train(False)
-            self._optimizer.zero_grad()
-
-    def _refuse_non_finite_loss(self, loss: float) -> None:
-        if not abs(loss) < float("inf"):
-            raise NumericsError(
-                f"{self._where()}: the supervised loss is {loss}. This step was not taken; the weights are those "
-                'before it. Lower learner.lr, or set model.dtype = "float32".'
-            )
 
     def _where(self) -> str:
         return f"rollout {self.num_updates}, optimiser step {self.num_steps}"

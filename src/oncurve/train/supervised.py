@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from oncurve.algo import ObjectiveSettings
 from oncurve.config import RunConfig
-from oncurve.learner import Learner
+from oncurve.learner import SupervisedLearner
 from oncurve.model import Policy, fresh_embedded_policy, load_policy
 from oncurve.tasks import TaskSampler, guessed_example, load_tasks, worked_example
 from oncurve.types import Task, unit_interval
@@ -26,16 +25,11 @@ def warm_start(config: RunConfig, policy: Policy) -> Iterator[tuple[int, float]]
         ValueError: the task source has no worked examples.
     """
     settings = config.sft
-    learner = Learner(
-        policy,
-        config.learner.model_copy(update=settings.learner_changes()),
-        ObjectiveSettings(),
-        sampling=config.rollout.sampling,
-    )
+    learner = SupervisedLearner(policy, config.learner.model_copy(update=settings.learner_changes()))
     sampler = TaskSampler(load_tasks(config.tasks, seed=config.seed).train, seed=config.seed)
     for step in range(1, settings.steps + 1):
         tasks = sampler.take(settings.batch_size)
-        metrics = learner.supervised_update([_example(config, policy, task) for task in tasks])
+        metrics = learner.update([_example(config, policy, task) for task in tasks])
         yield step, metrics["loss/supervised"]
 
 
