@@ -33,6 +33,14 @@ from oncurve.algo.masks import CompletionMask, completion_mask
 from oncurve.algo.monitor import ClipFractions, LogprobGap, RatioStats, clip_fractions, logprob_gap, ratio_stats
 from oncurve.algo.objective import LossTerms, ObjectiveSettings, policy_loss
 from oncurve.algo.off_policy import WeightMode, importance_weights, off_policy_keep
+from oncurve.algo.preference import (
+    PreferenceSettings,
+    PreferenceTerms,
+    PreferenceVariant,
+    RewardModelTerms,
+    preference_loss,
+    reward_model_loss,
+)
 from oncurve.algo.sequence_losses import gmpo_loss, gspo_loss, gspo_token_loss, topr_loss, vespo_loss
 from oncurve.algo.token_losses import cispo_loss, decoupled_loss, reinforce_loss, sapo_loss
 from oncurve.algo.whiten import whiten
@@ -51,7 +59,11 @@ __all__ = [
     "LogprobGap",
     "LossTerms",
     "ObjectiveSettings",
+    "PreferenceSettings",
+    "PreferenceTerms",
+    "PreferenceVariant",
     "RatioStats",
+    "RewardModelTerms",
     "Staleness",
     "WeightMode",
     "batch_std_advantages",
@@ -82,8 +94,10 @@ __all__ = [
     "off_policy_keep",
     "passk_advantages",
     "policy_loss",
+    "preference_loss",
     "ratio_stats",
     "reinforce_loss",
+    "reward_model_loss",
     "rewards_to_go",
     "sapo_loss",
     "sequence_weights",
