@@ -11,6 +11,8 @@ from oncurve.algo.batch_stats import (
     staleness,
 )
 from oncurve.algo.clipping import MAX_LOG_RATIO, clipped_surrogate, importance_ratio
+from oncurve.algo.credit import TokenCredit, generalized_advantages, length_adaptive_lambda
+from oncurve.algo.critic import clipped_value_loss, explained_variance, value_clip_fraction
 from oncurve.algo.formula import Formula, describe_objective
 from oncurve.algo.group_variants import (
     batch_std_advantages,
@@ -65,15 +67,19 @@ __all__ = [
     "RatioStats",
     "RewardModelTerms",
     "Staleness",
+    "TokenCredit",
     "WeightMode",
     "batch_std_advantages",
     "cispo_loss",
     "clip_fractions",
     "clipped_surrogate",
+    "clipped_value_loss",
     "completion_mask",
     "decoupled_loss",
     "describe_objective",
     "entropy_from_logits",
+    "explained_variance",
+    "generalized_advantages",
     "gmpo_loss",
     "group_advantages",
     "group_stats",
@@ -86,6 +92,7 @@ __all__ = [
     "is_zero_variance",
     "kl_estimate",
     "kl_token_rewards",
+    "length_adaptive_lambda",
     "length_stats",
     "length_weighted_advantages",
     "logprob_gap",
@@ -106,6 +113,7 @@ __all__ = [
     "token_weights",
     "top_gap_advantages",
     "topr_loss",
+    "value_clip_fraction",
     "vespo_loss",
     "whiten",
 ]
