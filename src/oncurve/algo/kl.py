@@ -1,4 +1,4 @@
-"""KL divergence to the reference policy: three estimators, and the reward placement.
+"""KL divergence to the reference policy: three estimators, the exact value, the reward placement, the coefficient.
 
 ``d`` is logprobs - ref_logprobs of a token sampled from the policy.
 """
@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from oncurve.algo.checks import at_least_float32, require_same_shape
+from oncurve.algo.checks import at_least_float32, require_same_shape, require_temperature
 from oncurve.algo.clipping import importance_ratio
 
 KlEstimator = Literal["k1", "k2", "k3"]
@@ -116,6 +116,96 @@ def kl_token_rewards(
     return token_rewards.scatter_add(1, last, rewards.detach().to(token_rewards.dtype)[:, None])
 
 
-def rewards_to_go(token_rewards: Tensor) -> Tensor:
-    """Return [B, T] sums of the rewards from each position to the end of its row."""
-    return token_rewards.flip(1).cumsum(dim=1).flip(1)
+def rewards_to_go(token_rewards: Tensor, loss_mask: Tensor | None = None, *, gamma: float = 1.0) -> Tensor:
+    """Return what each token still earns: R_t = r_t + gamma * R_(t+1), with t + 1 the next trained token.
+
+    Args:
+        token_rewards: [B, T].
+        loss_mask: [B, T] bool; other positions may hold anything and are stepped over without discount. None: all are
+            trained.
+        gamma: discount a token, in [0, 1].
+
+    Returns:
+        [B, T], 0 outside the mask.
+
+    Raises:
+        ValueError: the shapes differ, or gamma is outside [0, 1].
+    """
+    mask = torch.ones_like(token_rewards, dtype=torch.bool) if loss_mask is None else loss_mask
+    require_same_shape(token_rewards=token_rewards, loss_mask=mask)
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must be in [0, 1], got {gamma}: it discounts rewards that are still to come")
+    returns = torch.where(mask, token_rewards, 0.0)
+    if gamma == 1.0:
+        return torch.where(mask, returns.flip(1).cumsum(dim=1).flip(1), 0.0)
+    ahead = returns.new_zeros(len(returns))
+    for step in reversed(range(returns.shape[1])):
+        ahead = torch.where(mask[:, step], returns[:, step] + gamma * ahead, ahead)
+        returns[:, step] = torch.where(mask[:, step], ahead, 0.0)
+    return returns
+
+
+def exact_kl(logits: Tensor, ref_logits: Tensor, *, temperature: float = 1.0, top_k: int | None = None) -> Tensor:
+    """Return KL(policy || reference) over the whole vocabulary, with its exact gradient.
+
+    KL = sum over v of p_v (log p_v - log q_v), with p and q the two softmaxes at one temperature
+
+    No sampling noise, but two [..., V] tensors. Rows do not depend on each other: call it on chunks of rows to bound
+    the memory. With ``top_k`` the k tokens that the policy finds likeliest stay apart and all others share one bucket,
+    a lower bound of the whole.
+
+    Args:
+        logits: [..., V] of the policy, -inf where a token is impossible; carries the gradient.
+        ref_logits: [..., V] of the frozen reference; no gradient flows into it.
+        temperature: of the sampler, > 0.
+        top_k: in 1..V; None takes the whole vocabulary.
+
+    Returns:
+        [...] in nats, float32 (float64 for float64 input); inf where the reference excludes what the policy may say.
+
+    Raises:
+        ValueError: the shapes differ, temperature is not positive, or top_k is not in 1..V.
+    """
+    require_same_shape(logits=logits, ref_logits=ref_logits)
+    require_temperature(temperature)
+    logprobs = torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)
+    ref_logprobs = torch.log_softmax(at_least_float32(ref_logits.detach()) / temperature, dim=-1)
+    if top_k is not None and not 1 <= top_k <= logits.shape[-1]:
+        raise ValueError(f"top_k must be in 1..{logits.shape[-1]}, the size of the vocabulary, got {top_k}")
+    if top_k is not None and top_k < logits.shape[-1]:
+        likeliest = logprobs.topk(top_k, dim=-1).indices
+        logprobs, ref_logprobs = _bucketed(logprobs, likeliest), _bucketed(ref_logprobs, likeliest)
+    is_possible = logprobs.isfinite()
+    gap = torch.where(is_possible, logprobs - ref_logprobs, 0.0)
+    return (torch.where(is_possible, logprobs, -torch.inf).exp() * gap).sum(dim=-1)
+
+
+def _bucketed(logprobs: Tensor, kept: Tensor) -> Tensor:
+    """Return [..., k + 1]: the kept tokens, then all the others together."""
+    others = logprobs.scatter(-1, kept, -torch.inf)
+    return torch.cat([logprobs.gather(-1, kept), torch.logsumexp(others, dim=-1, keepdim=True)], dim=-1)
+
+
+def adapted_kl_coef(kl_coef: float, divergence: float, *, target: float, horizon: int, num_samples: int) -> float:
+    """Return the coefficient that steers the KL towards a target: kl_coef * (1 + e * num_samples / horizon).
+
+    e = clip(divergence / target - 1, -0.2, 0.2): one step changes the coefficient by at most a fifth of
+    num_samples / horizon.
+
+    Args:
+        kl_coef: of this step, >= 0. From 0 it never leaves 0.
+        divergence: measured KL, in the unit of the target: nats a token or nats a sequence.
+        target: wanted KL, > 0.
+        horizon: samples after which a full error has changed the coefficient by a fifth.
+        num_samples: samples of this step.
+
+    Raises:
+        ValueError: target or horizon is not positive.
+
+    Source:
+        arXiv:1909.08593, section 2.2.
+    """
+    if not (target > 0 and horizon > 0):
+        raise ValueError(f"target and horizon must be positive, got {target} and {horizon}")
+    error = min(max(divergence / target - 1, -0.2), 0.2)
+    return kl_coef * (1 + error * num_samples / horizon)

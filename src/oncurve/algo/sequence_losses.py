@@ -1,7 +1,15 @@
 """Policy losses whose ratio belongs to the whole completion.
 
-All return [B, T] token losses to be weighed like every other token loss; positions outside the mask hold 0 or a copy of
-their sequence's loss and weigh nothing. Shapes: B completions, T padded positions.
+Shapes: B completions, T padded positions. All take
+
+- ``logprobs``: [B, T] of the sampled tokens under the policy being trained; carries the gradient
+- ``old_logprobs``: [B, T] when sampled
+- ``advantages``: [B], one a completion; [B, T] for ``gspo_token_loss``. Never carries gradient
+- ``loss_mask``: [B, T] bool, True where the token is trained; other positions may hold anything
+
+and return [B, T] losses, float32 (float64 for float64 input), to be weighed like every other token loss: positions
+outside the mask hold 0 or a copy of their sequence's loss and weigh nothing. Log-ratios of tokens are limited to
+[-20, 20]. Shapes that do not fit raise ValueError.
 """
 
 from math import log
@@ -28,18 +36,8 @@ def gspo_loss(
     ``seq-mean-token-mean`` this is GSPO; with ``seq-mean-token-sum`` it is LUSPO, each term times its length.
 
     Args:
-        logprobs: [B, T] under the policy being trained; carries the gradient.
-        old_logprobs: [B, T] when sampled.
-        advantages: [B] one a completion.
-        loss_mask: [B, T] bool; other positions may hold anything.
         clip_low: width of the band below 1; of the order of 1e-4, since s hardly moves.
         clip_high: width of the band above 1.
-
-    Returns:
-        [B, T] losses.
-
-    Raises:
-        ValueError: the shapes differ.
 
     Source:
         GSPO, arXiv:2507.18071; LUSPO, arXiv:2602.05261.
@@ -47,8 +45,7 @@ def gspo_loss(
     _, log_ratio = _inputs(logprobs, old_logprobs, advantages, loss_mask)
     ratio = _mean(log_ratio, loss_mask).exp()
     gain = advantages.detach().to(ratio.dtype)
-    loss = -torch.minimum(ratio * gain, ratio.clamp(1 - clip_low, 1 + clip_high) * gain)
-    return loss[:, None].expand(loss_mask.shape)
+    return _clipped(ratio, gain, clip_low, clip_high)[:, None].expand(loss_mask.shape)
 
 
 def gspo_token_loss(
@@ -65,18 +62,8 @@ def gspo_token_loss(
     With equal advantages over a completion it has the gradient of ``gspo_loss``.
 
     Args:
-        logprobs: [B, T] under the policy being trained; carries the gradient.
-        old_logprobs: [B, T] when sampled.
-        advantages: [B, T] per token.
-        loss_mask: [B, T] bool; other positions may hold anything.
         clip_low: width of the band below 1.
         clip_high: width of the band above 1.
-
-    Returns:
-        [B, T] losses, 0 outside the mask.
-
-    Raises:
-        ValueError: the shapes differ.
 
     Source:
         arXiv:2507.18071, section 4.3.
@@ -85,7 +72,7 @@ def gspo_token_loss(
     current, log_ratio = _inputs(logprobs, old_logprobs, advantages[:, 0], loss_mask)
     ratio = _mean(log_ratio, loss_mask).exp().detach()[:, None] * (current - current.detach()).exp()
     gain = torch.where(loss_mask, advantages.detach(), 0.0).to(ratio.dtype)
-    return -torch.minimum(ratio * gain, ratio.clamp(1 - clip_low, 1 + clip_high) * gain)
+    return _clipped(ratio, gain, clip_low, clip_high)
 
 
 def gmpo_loss(
@@ -100,21 +87,11 @@ def gmpo_loss(
     """Return -A * exp(mean of the clipped log-ratios) of each completion, repeated over its tokens.
 
     Log-ratios are clipped one-sidedly: at most clip_high for A > 0, at least -clip_low for A < 0. Clip first, average
-    after; GSPO does it the other way round.
+    after; GSPO does it the other way round. Weigh with ``seq-mean-token-mean``.
 
     Args:
-        logprobs: [B, T] under the policy being trained; carries the gradient.
-        old_logprobs: [B, T] when sampled.
-        advantages: [B] one a completion.
-        loss_mask: [B, T] bool; other positions may hold anything.
         clip_low: bound in log space for A < 0.
         clip_high: bound in log space for A > 0.
-
-    Returns:
-        [B, T] losses, for ``seq-mean-token-mean``.
-
-    Raises:
-        ValueError: the shapes differ.
 
     Source:
         arXiv:2507.20673.
@@ -130,19 +107,7 @@ def topr_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, loss_m
     """Return -stop_gradient[w] * A * logprobs, per token: w = 1 for A >= 0, else the product ratio clipped to [0, 1].
 
     Good completions are imitated whatever their ratio; bad ones are pushed down only while the policy still
-    produces them.
-
-    Args:
-        logprobs: [B, T] under the policy being trained; carries the gradient.
-        old_logprobs: [B, T] when sampled.
-        advantages: [B] one a completion.
-        loss_mask: [B, T] bool; other positions may hold anything.
-
-    Returns:
-        [B, T] losses, 0 outside the mask, for ``seq-mean-token-sum``.
-
-    Raises:
-        ValueError: the shapes differ.
+    produces them. Weigh with ``seq-mean-token-sum``.
 
     Source:
         arXiv:2503.14286.
@@ -168,23 +133,13 @@ def vespo_loss(
     """Return -stop_gradient[phi(R)] * A * logprobs, per token, with phi(x) = x^power * exp(rate * (1 - x)).
 
     R is the product of the token ratios of a completion, its log limited to [log 1e-8, 20]. phi(1) = 1, and it fades on
-    both sides.
+    both sides. Weigh with ``token-mean``.
 
     Args:
-        logprobs: [B, T] under the policy being trained; carries the gradient.
-        old_logprobs: [B, T] when sampled.
-        advantages: [B] one a completion.
-        loss_mask: [B, T] bool; other positions may hold anything.
         power_positive: power of R for A >= 0.
         rate_positive: rate of decay for A >= 0.
         power_negative: power of R for A < 0.
         rate_negative: rate of decay for A < 0.
-
-    Returns:
-        [B, T] losses, 0 outside the mask, for ``token-mean``.
-
-    Raises:
-        ValueError: the shapes differ.
 
     Source:
         arXiv:2602.10693.
@@ -209,6 +164,11 @@ def _inputs(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, loss_mas
     current = torch.where(loss_mask, at_least_float32(logprobs), 0.0)
     old = torch.where(loss_mask, at_least_float32(old_logprobs.detach()), 0.0)
     return current, (current - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def _clipped(ratio: Tensor, gain: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    """Return -min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A)."""
+    return -torch.minimum(ratio * gain, ratio.clamp(1 - clip_low, 1 + clip_high) * gain)
 
 
 def _mean(values: Tensor, loss_mask: Tensor) -> Tensor:
