@@ -2,6 +2,7 @@
 
 from oncurve.learner.checkpoint import latest_checkpoint, list_checkpoints, load_state, save_checkpoint
 from oncurve.learner.learner import Learner, UpdateResult
+from oncurve.learner.preference import PreferenceLearner, PreferencePair
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
 from oncurve.learner.supervised import SupervisedLearner
@@ -9,6 +10,8 @@ from oncurve.learner.supervised import SupervisedLearner
 __all__ = [
     "Learner",
     "LearnerSettings",
+    "PreferenceLearner",
+    "PreferencePair",
     "SupervisedLearner",
     "UpdateResult",
     "latest_checkpoint",

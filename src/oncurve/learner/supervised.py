@@ -1,16 +1,15 @@
 """Supervised learning: the likelihood of given completions."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from torch import Tensor
+import torch
 
-from oncurve.algo import token_logprobs_from_logits
-from oncurve.learner.packing import MicroBatch, Row
+from oncurve.learner.likelihood import TEMPERATURE, ByIndex, add_gradient, drift_metrics
+from oncurve.learner.packing import Row
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
-from oncurve.model import Policy
+from oncurve.model import Policy, Reference
 from oncurve.types import NumericsError
 
 Example = tuple[Sequence[int], Sequence[int]]
@@ -23,10 +22,13 @@ class SupervisedLearner:
     Args:
         policy: trained in place.
         settings: optimiser, memory budgets.
+        reference: the frozen starting policy, to measure the drift from it on ``watch_kl_completions`` examples a step;
+            nothing pulls back to it. None measures nothing.
     """
 
-    def __init__(self, policy: Policy, settings: LearnerSettings) -> None:
+    def __init__(self, policy: Policy, settings: LearnerSettings, *, reference: Reference | None = None) -> None:
         self._stepper = Stepper(policy, settings)
+        self._reference = reference
 
     @property
     def num_steps(self) -> int:
@@ -37,7 +39,8 @@ class SupervisedLearner:
         """One optimiser step on the token-mean negative log-likelihood.
 
         Returns:
-            ``loss/supervised`` before the step in nats a token, ``grad/norm``, ``learner/lr``, ``tokens/completion``.
+            All before the step: ``loss/supervised`` in nats a token, ``drift/kl`` from the reference, where there is
+            one, ``grad/norm``, ``learner/lr``, ``tokens/completion``.
 
         Raises:
             ValueError: no completion token at all.
@@ -47,22 +50,16 @@ class SupervisedLearner:
         num_tokens = sum(len(row.token_ids) for row in rows)
         if num_tokens == 0:
             raise ValueError("supervised examples without a completion token teach nothing: check the worked examples")
-        losses: list[float] = []
-
-        def chunk_loss(batch: MicroBatch, logits: Tensor, span: slice) -> Tensor:
-            chunk = -token_logprobs_from_logits(logits, batch.targets[span], 1.0).sum() / num_tokens
-            losses.append(chunk.item())
-            return chunk
-
+        ref_logprobs = self._watched(rows)
         stepper, where = self._stepper, f"supervised step {self.num_steps}"
         with stepper.training():
-            for batch in stepper.forward.pack(rows):
-                for _ in stepper.forward.accumulate(stepper.model, batch, partial(chunk_loss, batch)):
-                    stepper.collect()
-            _refuse_non_finite(sum(losses), where)
+            logprobs = add_gradient(stepper, rows, [-1 / num_tokens] * len(rows))
+            loss = -torch.cat([logprobs[index] for index in sorted(logprobs)]).double().sum().item() / num_tokens
+            _refuse_non_finite(loss, where)
             grad_norm, lr = stepper.step(where)
         return {
-            "loss/supervised": sum(losses),
+            "loss/supervised": loss,
+            **drift_metrics(logprobs, ref_logprobs),
             "grad/norm": grad_norm,
             "learner/lr": lr,
             "tokens/completion": float(num_tokens),
@@ -75,6 +72,16 @@ class SupervisedLearner:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken. Raises RunError when the state is another model's."""
         self._stepper.load_state_dict(state)
+
+    def _watched(self, rows: Sequence[Row]) -> ByIndex:
+        """Log-probs under the reference of some rows, evenly spread over the step."""
+        count = min(self._stepper.settings.watch_kl_completions, len(rows))
+        if self._reference is None or count == 0:
+            return {}
+        chosen = [place * len(rows) // count for place in range(count)]
+        with self._reference.weights() as model:
+            found = self._stepper.forward.logprobs(model, [rows[index] for index in chosen], TEMPERATURE)
+        return {chosen[place]: logprobs for place, logprobs in found.items()}
 
 
 def _refuse_non_finite(loss: float, where: str) -> None:
