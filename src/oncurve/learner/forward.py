@@ -5,6 +5,7 @@ Shapes: B rows, T positions, N completion tokens of a micro-batch, V vocabulary,
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,13 +68,25 @@ class TokenForward:
         Returns:
             One [L] tensor a row, float32 or better, nats. A row without completion tokens is left out.
         """
+        return self.per_token(model, rows, partial(token_logprobs_from_logits, temperature=temperature))
+
+    def per_token(
+        self, model: PreTrainedModel, rows: Sequence[Row], read: Callable[[Tensor, Tensor], Tensor]
+    ) -> dict[int, Tensor]:
+        """One number for each completion token of each row, by index of the row. No gradient.
+
+        Args:
+            model: of the architecture that this object was made for.
+            rows: prompts and completions.
+            read: makes [n] numbers of the head's output [n, V] and the [n] tokens that it predicts.
+
+        Returns:
+            One [L] tensor a row. A row without completion tokens is left out.
+        """
         result: dict[int, Tensor] = {}
         with torch.no_grad():
             for batch in self.pack(rows):
-                parts = [
-                    token_logprobs_from_logits(logits, batch.targets[span], temperature)
-                    for logits, span in self._logits(model, batch)
-                ]
+                parts = [read(logits, batch.targets[span]) for logits, span in self._logits(model, batch)]
                 result |= zip(batch.members, torch.split(torch.cat(parts), list(batch.lengths)), strict=True)
         return result
 

@@ -19,15 +19,17 @@ class Stepper:
     Args:
         policy: its trainable parameters are stepped.
         settings: optimiser, memory budgets.
+        lr_key: which setting the learning rate comes from, for messages.
 
     Raises:
         ValueError: nothing in the policy can be trained.
     """
 
-    def __init__(self, policy: Policy, settings: LearnerSettings) -> None:
+    def __init__(self, policy: Policy, settings: LearnerSettings, *, lr_key: str = "learner.lr") -> None:
         self.policy = policy
         self.model = policy.model
         self.settings = settings
+        self._lr_key = lr_key
         self.num_steps = 0
         """Optimiser steps taken."""
         self.dtype = torch.promote_types(policy.model.dtype, torch.float32)
@@ -75,7 +77,7 @@ class Stepper:
         except NumericsError as error:
             raise NumericsError(
                 f"{where}: {error} This step was not taken; the weights are those before it. "
-                'Continue from the last checkpoint with a lower learner.lr, or with model.dtype = "float32".'
+                f'Continue from the last checkpoint with a lower {self._lr_key}, or with model.dtype = "float32".'
             ) from error
         lr = self.settings.lr_at(self.num_steps)
         self._optimizer.step(lr, grad_norm)

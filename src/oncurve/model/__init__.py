@@ -7,6 +7,7 @@ from oncurve.model.policy import Policy
 from oncurve.model.reference import Reference, reference_of, weights_fingerprint
 from oncurve.model.save import save_policy
 from oncurve.model.settings import LoraSettings, ModelSettings
+from oncurve.model.value import value_model_of
 
 __all__ = [
     "LoraSettings",
@@ -21,5 +22,6 @@ __all__ = [
     "load_policy",
     "reference_of",
     "save_policy",
+    "value_model_of",
     "weights_fingerprint",
 ]
