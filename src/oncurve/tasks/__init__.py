@@ -5,6 +5,7 @@ A task is a prompt, a gold answer and the name of the verifier that compares the
 
 from oncurve.tasks.generated import GeneratedTasks, guessed_example, worked_example
 from oncurve.tasks.loading import Preview, load_tasks, preview
+from oncurve.tasks.pairs import ExampleRow, PairRow, read_examples, read_pairs
 from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.prompts import prompt_text
 from oncurve.tasks.registry import SOURCES
@@ -16,9 +17,11 @@ __all__ = [
     "SOURCES",
     "UNBOUNDED",
     "ColumnSettings",
+    "ExampleRow",
     "ExampleSettings",
     "GeneratedTasks",
     "Note",
+    "PairRow",
     "Preview",
     "Problem",
     "Source",
@@ -29,5 +32,7 @@ __all__ = [
     "load_tasks",
     "preview",
     "prompt_text",
+    "read_examples",
+    "read_pairs",
     "worked_example",
 ]

@@ -28,33 +28,37 @@ class Row:
         return f"{self.path} {self.place}"
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path, *, setting: str = "tasks.path") -> list[Row]:
     """Read every row of a file.
+
+    Args:
+        path: a .jsonl or .parquet file.
+        setting: which setting names it, for messages.
 
     Raises:
         DataError: the file is missing, empty, of an unknown kind, not UTF-8, or a line is not a JSON object.
     """
     if not path.is_file():
-        _refuse_missing(path)
+        _refuse_missing(path, setting)
     suffix = path.suffix.lower()
     if suffix not in _JSONL + _PARQUET:
         raise DataError(
-            f"{path}: tasks are read from {', '.join(_JSONL + _PARQUET)} files, not from {suffix or 'this'}."
+            f"{path}: {setting} is read from {', '.join(_JSONL + _PARQUET)} files, not from {suffix or 'this'}."
         )
     try:
         rows = list(_parquet_rows(path) if suffix in _PARQUET else _jsonl_rows(path))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not rows:
-        raise DataError(f"{path} is empty: it holds no rows. Each row is one problem with its answer.")
+        raise DataError(f"{path} is empty: it holds no rows. Each row is one problem, with its answer or completions.")
     return rows
 
 
-def _refuse_missing(path: Path) -> NoReturn:
+def _refuse_missing(path: Path, setting: str) -> NoReturn:
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir() if entry.suffix in _JSONL + _PARQUET)
         listed = f" It holds {', '.join(names[:5])}." if names else ""
-        raise DataError(f"{path} is a folder, tasks.path names one file.{listed}")
+        raise DataError(f"{path} is a folder, {setting} names one file.{listed}")
     if not path.parent.is_dir():
         raise DataError(f"there is no file {path}: the folder {path.parent} does not exist either.")
     raise DataError(
