@@ -87,5 +87,5 @@ def test_the_reference_is_that_of_construction():
 
 
 def test_a_state_that_no_learner_wrote_is_refused():
-    with pytest.raises(RunError, match="lacks num_steps, optimizer"):
+    with pytest.raises(RunError, match="lacks coefficients"):
         learner_of(start("float32")).load_state_dict({"num_updates": 1})

@@ -1,6 +1,7 @@
 """Pure mathematics of the trainer: tensors in, tensors out. No files, clocks, logging or random state."""
 
-from oncurve.algo.advantage import AdvantageSettings, group_advantages, informative_scale, is_zero_variance
+from oncurve.algo.advantage import group_advantages, informative_scale, is_zero_variance
+from oncurve.algo.advantage_settings import AdvantageSettings, DifficultySettings
 from oncurve.algo.aggregation import Aggregation, sequence_weights, token_weights
 from oncurve.algo.batch_baselines import (
     batch_loo_advantages,
@@ -31,6 +32,7 @@ from oncurve.algo.entropy_control import (
     token_covariance,
     top_entropy_mask,
 )
+from oncurve.algo.estimate import GradedRewards, estimate_advantages, finish_advantages, token_advantages
 from oncurve.algo.formula import Formula, describe_objective
 from oncurve.algo.group_variants import (
     difficulty_advantages,
@@ -51,7 +53,8 @@ from oncurve.algo.kl import (
 from oncurve.algo.logits import entropy_from_logits, token_logprobs_from_logits
 from oncurve.algo.masks import CompletionMask, completion_mask
 from oncurve.algo.monitor import ClipFractions, LogprobGap, RatioStats, clip_fractions, logprob_gap, ratio_stats
-from oncurve.algo.objective import LossTerms, ObjectiveSettings, policy_loss
+from oncurve.algo.objective import LossTerms, policy_loss
+from oncurve.algo.objective_settings import CLIPPED, ObjectiveSettings
 from oncurve.algo.off_policy import WeightMode, importance_weights, off_policy_keep
 from oncurve.algo.pass_at_k import passk_advantages, pkpo_advantages, top_gap_advantages
 from oncurve.algo.preference import (
@@ -62,21 +65,26 @@ from oncurve.algo.preference import (
     preference_loss,
     reward_model_loss,
 )
+from oncurve.algo.presets import PRESETS, Preset
 from oncurve.algo.reinforce_pp import reinforce_pp_advantages, reinforce_pp_baseline_advantages
 from oncurve.algo.running_baselines import KalmanAdvantages, RunningBaseline, kalman_advantages
 from oncurve.algo.selection import mean_nll, raft_selection
-from oncurve.algo.sequence_losses import gmpo_loss, gspo_loss, gspo_token_loss, topr_loss, vespo_loss
+from oncurve.algo.sequence_losses import completion_ratio, gmpo_loss, gspo_loss, gspo_token_loss, topr_loss, vespo_loss
 from oncurve.algo.token_losses import cispo_loss, decoupled_loss, reinforce_loss, sapo_loss
 from oncurve.algo.whiten import whiten
 
 __all__ = [
+    "CLIPPED",
     "MAX_LOG_RATIO",
+    "PRESETS",
     "AdvantageSettings",
     "Aggregation",
     "ClipFractions",
     "CompletionMask",
+    "DifficultySettings",
     "EntropyCoef",
     "Formula",
+    "GradedRewards",
     "GroupStats",
     "KalmanAdvantages",
     "KlEstimator",
@@ -88,6 +96,7 @@ __all__ = [
     "PreferenceSettings",
     "PreferenceTerms",
     "PreferenceVariant",
+    "Preset",
     "RatioStats",
     "RewardModelTerms",
     "RunningBaseline",
@@ -105,13 +114,16 @@ __all__ = [
     "clipped_surrogate",
     "clipped_value_loss",
     "completion_mask",
+    "completion_ratio",
     "decoupled_loss",
     "describe_objective",
     "difficulty_advantages",
     "entropy_from_logits",
     "entropy_threshold",
+    "estimate_advantages",
     "exact_kl",
     "explained_variance",
+    "finish_advantages",
     "gdpo_advantages",
     "generalized_advantages",
     "gmpo_loss",
@@ -153,6 +165,7 @@ __all__ = [
     "sequence_weights",
     "shrink_advantages",
     "staleness",
+    "token_advantages",
     "token_covariance",
     "token_logprobs_from_logits",
     "token_weights",

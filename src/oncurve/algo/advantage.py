@@ -3,37 +3,15 @@
 Shapes: P prompts (groups), G completions a group.
 """
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
+from oncurve.algo.advantage_settings import AdvantageSettings
 from oncurve.algo.checks import require_same_shape
-from oncurve.types import Settings
-
-Estimator = Literal["group_zscore", "group_mean", "rloo"]
-
-
-class AdvantageSettings(Settings):
-    """How the rewards of a group become advantages."""
-
-    estimator: Estimator = "group_zscore"
-    """``group_zscore`` divides by the group's std (GRPO), ``group_mean`` does not (Dr. GRPO), ``rloo`` leaves the
-    completion itself out of its baseline."""
-
-    ddof: Literal[0, 1] = 0
-    """The std divides by G - ddof: 0 is the population std, 1 the sample std (the default of torch)."""
-
-    std_eps: float = Field(1e-6, ge=0)
-    """Added to the std, in units of reward."""
-
-    tolerance: float = Field(1e-6, ge=0)
-    """A group whose rewards span at most this is all-equal: its advantages are exactly 0."""
 
 
 def group_advantages(rewards: Tensor, settings: AdvantageSettings, *, scored: Tensor | None = None) -> Tensor:
-    """Score each completion against the other completions of its prompt.
+    """Score each completion against the other completions of its prompt, by one of the three basic estimators.
 
     c[p, i] = r[p, i] - mean(r[p])
 
@@ -47,7 +25,7 @@ def group_advantages(rewards: Tensor, settings: AdvantageSettings, *, scored: Te
 
     Args:
         rewards: [P, G] float rewards, one row a prompt; finite wherever scored.
-        settings: estimator, ddof, std_eps, tolerance.
+        settings: estimator (one of these three; ``estimate_advantages`` knows them all), ddof, std_eps, tolerance.
         scored: [P, G] bool, False where there is no verdict; None means all are scored.
 
     Returns:

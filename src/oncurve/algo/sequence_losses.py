@@ -21,6 +21,24 @@ from oncurve.algo.checks import at_least_float32, require_same_shape
 from oncurve.algo.clipping import MAX_LOG_RATIO
 
 
+def completion_ratio(logprobs: Tensor, old_logprobs: Tensor, loss_mask: Tensor) -> Tensor:
+    """Return the geometric mean of the token ratios of each completion, repeated over its row.
+
+    Args:
+        logprobs: [B, T] under the policy being trained.
+        old_logprobs: [B, T] when sampled.
+        loss_mask: [B, T] bool; other positions may hold anything.
+
+    Returns:
+        [B, T], what the clip of GSPO looks at. No gradient.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _, log_ratio = _inputs(logprobs.detach(), old_logprobs, loss_mask[:, 0].double(), loss_mask)
+    return _mean(log_ratio, loss_mask).exp()[:, None].expand(loss_mask.shape)
+
+
 def gspo_loss(
     logprobs: Tensor,
     old_logprobs: Tensor,

@@ -4,23 +4,27 @@ groups ──► grade (advantages, who takes part) ──► optimiser steps �
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from oncurve.algo import ObjectiveSettings, kl_estimate
-from oncurve.learner.metrics import StepRecord, gap_metrics, update_metrics
-from oncurve.learner.minibatch import Member, grade
+from oncurve.learner.coefficients import Coefficients
+from oncurve.learner.coupled_step import CoupledLoss
+from oncurve.learner.critic import Critic
+from oncurve.learner.metrics import StepRecord, gap_metrics, mean_metrics, update_metrics
+from oncurve.learner.minibatch import GradedRollout, Judgement, Member, grade
 from oncurve.learner.mode import evaluating
 from oncurve.learner.packing import Row
-from oncurve.learner.policy_step import StepLoss, join
+from oncurve.learner.policy_step import StepLoss, TokenRecord, join
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
 from oncurve.learner.stepper import Stepper, require_keys
+from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference, reference_of
-from oncurve.types import Completion, Group, NumericsError, Sampling
+from oncurve.types import Completion, Group, NumericsError, Sampling, derive_seed
 
 ByIndex = dict[int, Tensor]
 """[L] log-probs of a completion, by its place among all completions of the rollout."""
@@ -33,7 +37,23 @@ class UpdateResult:
     metrics: dict[str, float]
     """Numbers by slash-separated name. A name without a value in this step is left out."""
     advantages: tuple[tuple[float, ...], ...]
-    """Per group and completion, in the order of the rollout; 0 where nothing was learned."""
+    """Per group and completion, in the order of the rollout; 0 where nothing was learned. Of an estimator that grades
+    tokens: the mean over the completion."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall seconds of the parts of the update, by name: ``reference``, ``critic``."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The gradient of one optimiser step that is not taken."""
+
+    tokens: TokenRecord
+    """Of the trained members, one after the other in the order of their micro-batches."""
+    gradient: dict[str, Tensor]
+    """By name of the weight, before clipping."""
+    graded: GradedRollout
+    members: tuple[Member, ...]
+    """Those that are trained."""
 
 
 class Learner:
@@ -47,9 +67,12 @@ class Learner:
             the constant of the ``constant`` aggregation.
         reference: the frozen starting policy, when that is not the policy as it is now.
         primary: the reward component by which a group counts as all-equal; None takes the whole reward.
+        component_weights: of the reward's components by name, for estimators that look at them (``gdpo``).
+        critic: says what reward is to be expected; needed by the estimator ``gae`` and by no other.
 
     Raises:
-        ValueError: the temperature is 0, or nothing in the policy can be trained.
+        ValueError: the temperature is 0, nothing in the policy can be trained, the critic is missing or of no use, or a
+            correction would be counted twice.
     """
 
     def __init__(
@@ -61,19 +84,28 @@ class Learner:
         sampling: Sampling,
         reference: Reference | None = None,
         primary: str | None = None,
+        component_weights: Mapping[str, float] | None = None,
+        critic: Critic | None = None,
     ) -> None:
         if sampling.temperature == 0:
             raise ValueError(
                 "greedy completions (temperature 0) have no log-probabilities to train on: "
                 "set rollout.sampling.temperature above 0"
             )
+        if (critic is not None) != (objective.advantage.estimator == "gae"):
+            raise ValueError(f"gae needs a critic and no other estimator does, got {objective.advantage.estimator}")
         self.policy = policy
         self.settings = settings
         self.objective = objective
         self.num_updates = 0
         """Rollouts learned from."""
+        self._recomputes = settings.recomputes(objective)
+        self._coefficients = Coefficients(objective)
+        self._critic = critic
+        self._clock = Stopwatch()
         self._sampling = sampling
         self._primary = primary
+        self._component_weights = component_weights or {}
         self._reference = reference
         if reference is None and (objective.needs_reference or settings.watch_kl_completions > 0):
             self._reference = reference_of(policy)
@@ -102,33 +134,51 @@ class Learner:
                 weights. The step in which that happens is not taken.
         """
         completions = _checked_completions(groups)
-        penalties, old, ref = self._kl_penalties(groups, completions)
-        graded = grade(groups, self.objective, penalties=penalties, primary=self._primary)
+        self._clock.reset()
+        penalties, old, ref = self._kl_penalties(completions)
+        values = self._values(groups, completions)
+        judgement = Judgement(
+            primary=self._primary,
+            component_weights=self._component_weights,
+            penalties=penalties,
+            values=values,
+        )
+        graded = grade(groups, self.objective, judgement)
         steps = list(graded.minibatches(self.settings.updates_per_rollout, max_tokens=self._sampling.max_tokens))
         trained = [member.index for step in steps for member in step if member.weight > 0]
-        if penalties is None:
+        is_warmup = self._critic is not None and self._critic.settings.is_warmup(self.num_updates)
+        if penalties is None and not is_warmup:
             ref = self._reference_logprobs(completions, self._watched(steps, trained))
-            if self.settings.old_logprobs == "recompute" and len(steps) > 1:
+            if self._recomputes and len(steps) > 1:
                 old = self._logprobs(completions, trained)
-        records = [self._policy_step(members, old, ref, number) for number, members in enumerate(steps)]
+        records, judged = [], []
+        for number, members in enumerate(steps):
+            judged += self._critic_step(members, graded, values)
+            if not is_warmup:
+                records.append(self._policy_step(members, old, ref, number))
         advantages = graded.rows()
         metrics = {
             **rollout_metrics(groups, advantages),
             "groups/zero_variance": graded.is_silent.double().mean().item(),
             "groups/dropped": graded.is_dropped.double().mean().item(),
-            "advantage/mean_abs": graded.advantages.abs().sum().item() / len(completions),
+            "advantage/mean_abs": sum(abs(gain) for row in advantages for gain in row) / len(completions),
             **(update_metrics(records, self.objective) if records else self._idle(completions)),
+            **mean_metrics(judged),
             **_kl_metrics([record.logprobs for record in records], ref),
+            **self._coefficients.metrics(),
         }
+        self._coefficients.after_rollout(metrics.get("kl/reference"), len(completions))
         self.num_updates += 1
-        return UpdateResult(metrics=metrics, advantages=tuple(advantages))
+        return UpdateResult(metrics=metrics, advantages=tuple(advantages), seconds=self._clock.seconds())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on, exact to the bit: trained weights, moments, counters.
 
         Only tensors and plain data. The tensors are the live ones: write them before the next update.
         """
-        return {"num_updates": self.num_updates, **self._stepper.state_dict()}
+        critic = {} if self._critic is None else {"critic": self._critic.state_dict()}
+        coefficients = self._coefficients.state_dict()
+        return {"num_updates": self.num_updates, "coefficients": coefficients, **critic, **self._stepper.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken. The reference stays that of construction.
@@ -136,55 +186,113 @@ class Learner:
         Raises:
             RunError: the state belongs to another model or is incomplete.
         """
-        require_keys(state, "num_updates", "num_steps", "optimizer")
+        require_keys(state, "num_updates", "coefficients", *(["critic"] if self._critic is not None else []))
         self._stepper.load_state_dict(state)
+        self._coefficients.load_state_dict(state["coefficients"])
+        if self._critic is not None:
+            self._critic.load_state_dict(state["critic"])
         self.num_updates = int(state["num_updates"])
 
     def _policy_step(self, members: Sequence[Member], old: ByIndex, ref: ByIndex, number: int) -> StepRecord:
         """Take optimiser step ``number`` of this rollout, counted from 0."""
         trained = [member for member in members if member.weight > 0]
-        loss = StepLoss(
-            objective=self.objective,
-            temperature=self._sampling.temperature,
-            num_tokens=sum(len(member.completion.token_ids) for member in trained),
-            members=trained,
-            where=self._where(),
-        )
-        is_own = self.settings.old_logprobs == "recompute" and not old
+        objective = self._coefficients.objective()
+        is_own = self._recomputes and not old
         known = None if is_own else old or _sampler_logprobs(trained, self._dtype)
-        has_loss_kl = self.objective.needs_reference and self.objective.kl_placement == "loss"
-        parts, logprobs = [], ByIndex()
+        wanted = ref if objective.has_kl_in_loss else None
         with self._stepper.training():
-            for batch in self._forward.pack([_row(member.completion) for member in trained]):
-                tokens = loss.tokens_of(batch, known, ref if has_loss_kl else None, self._dtype)
-                part = loss.accumulate(self._forward, self._model, batch, tokens, self._stepper.collect)
-                places = [trained[place].index for place in batch.members]
-                logprobs |= zip(places, torch.split(part.logprobs, list(batch.lengths)), strict=True)
-                parts.append(part)
+            tokens, logprobs = self._accumulate(objective, trained, known, wanted)
             gap = self._checked_gap({m.index: m.completion for m in trained}, logprobs) if number == 0 else {}
             grad_norm, lr = self._stepper.step(self._where())
-        return StepRecord(tokens=join(parts), logprobs=logprobs, gap=gap, grad_norm=grad_norm, lr=lr)
+        self._coefficients.after_step(tokens.entropy.double().mean().item())
+        return StepRecord(tokens=tokens, logprobs=logprobs, gap=gap, grad_norm=grad_norm, lr=lr)
+
+    def _accumulate(
+        self, objective: ObjectiveSettings, trained: Sequence[Member], old: ByIndex | None, ref: ByIndex | None
+    ) -> tuple[TokenRecord, ByIndex]:
+        """Add the gradient of one optimiser step to the weights."""
+        temperature, where = self._sampling.temperature, self._where()
+        if objective.couples_tokens:
+            seed = derive_seed("clip_cov", self.num_steps)
+            coupled = CoupledLoss(objective, temperature, trained, where, seed % 2**63)
+            return coupled.accumulate(self._stepper, old, ref)
+        num_tokens = sum(len(member.completion.token_ids) for member in trained)
+        loss = StepLoss(objective, temperature, num_tokens, trained, where)
+        parts, logprobs = [], ByIndex()
+        for batch in self._forward.pack([_row(member.completion) for member in trained]):
+            tokens = loss.tokens_of(batch, old, ref, self._dtype)
+            part = loss.accumulate(self._forward, self._model, batch, tokens, self._stepper.collect)
+            places = [trained[place].index for place in batch.members]
+            logprobs |= zip(places, torch.split(part.logprobs, list(batch.lengths)), strict=True)
+            parts.append(part)
+        return join(parts), logprobs
+
+    def gradient(self, groups: Sequence[Group]) -> Probe:
+        """What one optimiser step on all of these groups would follow; the weights stay as they are.
+
+        Args:
+            groups: sampled by the policy as it is now.
+
+        Raises:
+            ValueError: nothing of the rollout can be learned from.
+            NumericsError: as ``update``.
+        """
+        completions = _checked_completions(groups)
+        penalties, old, ref = self._kl_penalties(completions)
+        judgement = Judgement(
+            primary=self._primary,
+            component_weights=self._component_weights,
+            penalties=penalties,
+            values=self._values(groups, completions),
+        )
+        graded = grade(groups, self.objective, judgement)
+        steps = list(graded.minibatches(1, max_tokens=self._sampling.max_tokens))
+        if not steps:
+            raise ValueError("no group of this rollout can be learned from: look at another step")
+        trained = [member for member in steps[0] if member.weight > 0]
+        if self.objective.has_kl_in_loss:
+            ref = self._reference_logprobs(completions, [member.index for member in trained])
+        known = None if self._recomputes and not old else old or _sampler_logprobs(trained, self._dtype)
+        objective = self._coefficients.objective()
+        with self._stepper.training():
+            tokens, _ = self._accumulate(objective, trained, known, ref if objective.has_kl_in_loss else None)
+            gradient = {name: found.clone() for name, found in self._stepper.gradient().items()}
+        return Probe(tokens=tokens, gradient=gradient, graded=graded, members=tuple(trained))
+
+    def _values(self, groups: Sequence[Group], completions: Sequence[Completion]) -> ByIndex | None:
+        if self._critic is None:
+            return None
+        rewards = [reward for group in groups for reward in group.rewards]
+        scored = {i: completion for i, completion in enumerate(completions) if rewards[i] is not None}
+        with self._clock.running("critic"):
+            return self._critic.values({i: completion for i, completion in scored.items() if completion.token_ids})
+
+    def _critic_step(
+        self, members: Sequence[Member], graded: GradedRollout, values: ByIndex | None
+    ) -> list[dict[str, float]]:
+        """One step of the critic on the completions of an optimiser step; nothing without a critic."""
+        if self._critic is None or values is None:
+            return []
+        chosen = {member.index: member.completion for member in members if member.index in graded.returns}
+        with self._clock.running("critic"):
+            return [self._critic.update(chosen, graded.returns, values)] if chosen else []
 
     def _where(self) -> str:
         return f"rollout {self.num_updates}, optimiser step {self.num_steps}"
 
-    def _kl_penalties(
-        self, groups: Sequence[Group], completions: Sequence[Completion]
-    ) -> tuple[list[list[float]] | None, ByIndex, ByIndex]:
-        """Return kl_coef * sum_t KL of each completion, and the log-probs it took; None without KL in the reward."""
-        if not (self.objective.needs_reference and self.objective.kl_placement == "reward"):
+    def _kl_penalties(self, completions: Sequence[Completion]) -> tuple[ByIndex | None, ByIndex, ByIndex]:
+        """Return kl_coef * KL of each token, and the log-probs it took; None without KL in the reward."""
+        objective = self._coefficients.objective()
+        if not objective.has_kl_in_reward:
             return None, {}, {}
         everyone = [index for index, completion in enumerate(completions) if completion.token_ids]
         ref = self._reference_logprobs(completions, everyone)
-        is_recomputed = self.settings.old_logprobs == "recompute"
         recorded = {i: torch.tensor(completions[i].old_logprobs, dtype=self._dtype) for i in everyone}
-        old = self._logprobs(completions, everyone) if is_recomputed else recorded
-        costs = [
-            kl_estimate(old[i].cpu(), ref[i].cpu(), self.objective.kl_estimator).sum().item() if i in ref else 0.0
-            for i in range(len(completions))
-        ]
-        flat = iter(costs)
-        penalties = [[self.objective.kl_coef * next(flat) for _ in group.completions] for group in groups]
+        old = self._logprobs(completions, everyone) if self._recomputes else recorded
+        estimator = objective.kl_estimator
+        if estimator == "k3_weighted":
+            raise ValueError("k3_weighted has no meaning in the reward")
+        penalties = {i: objective.kl_coef * kl_estimate(old[i].cpu(), ref[i].cpu(), estimator) for i in everyone}
         return penalties, old, ref
 
     def _watched(self, steps: Sequence[Sequence[Member]], trained: Sequence[int]) -> Sequence[int]:
@@ -198,7 +306,7 @@ class Learner:
     def _reference_logprobs(self, completions: Sequence[Completion], chosen: Sequence[int]) -> ByIndex:
         if self._reference is None or not chosen:
             return {}
-        with self._reference.weights() as model:
+        with self._clock.running("reference"), self._reference.weights() as model:
             found = self._forward.logprobs(model, [_row(completions[i]) for i in chosen], self._sampling.temperature)
         return {chosen[place]: logprobs for place, logprobs in found.items()}
 

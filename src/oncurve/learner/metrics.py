@@ -7,7 +7,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from oncurve.algo import ObjectiveSettings, clip_fractions, importance_ratio, logprob_gap, ratio_stats
+from oncurve.algo import CLIPPED, ObjectiveSettings, clip_fractions, logprob_gap, ratio_stats
 from oncurve.learner.policy_step import TokenRecord
 
 
@@ -39,13 +39,6 @@ def update_metrics(records: Sequence[StepRecord], objective: ObjectiveSettings) 
     logprobs = torch.cat([part.logprobs for part in tokens])
     old_logprobs = torch.cat([part.old_logprobs for part in tokens])
     everywhere = torch.ones_like(logprobs, dtype=torch.bool)
-    clipped = clip_fractions(
-        importance_ratio(logprobs, old_logprobs),
-        torch.cat([part.advantages for part in tokens]),
-        everywhere,
-        clip_low=objective.clip_low,
-        clip_high=objective.clip_high,
-    )
     ratio = ratio_stats(logprobs, old_logprobs, everywhere)
     return {
         "loss/total": fmean(part.total for part in tokens),
@@ -54,13 +47,34 @@ def update_metrics(records: Sequence[StepRecord], objective: ObjectiveSettings) 
         "grad/norm": fmean(record.grad_norm for record in records),
         "learner/lr": records[-1].lr,
         "entropy/mean": torch.cat([part.entropy for part in tokens]).double().mean().item(),
-        "clip/low": clipped.low,
-        "clip/high": clipped.high,
+        **_clip_metrics(tokens, objective),
         "ratio/mean": ratio.mean,
         "ratio/min": ratio.min,
         "ratio/max": ratio.max,
         **records[0].gap,
     }
+
+
+def _clip_metrics(tokens: Sequence[TokenRecord], objective: ObjectiveSettings) -> dict[str, float]:
+    """Share of the trained tokens that the clip leaves without gradient, by side; empty for a loss without clip."""
+    if objective.loss not in CLIPPED:
+        return {}
+    ratio = torch.cat([part.clip_ratio for part in tokens])
+    in_log_space = objective.loss == "gmpo"
+    clipped = clip_fractions(
+        1 + ratio.log() if in_log_space else ratio,
+        torch.cat([part.advantages for part in tokens]),
+        torch.ones_like(ratio, dtype=torch.bool),
+        clip_low=objective.clip_low,
+        clip_high=objective.clip_high,
+    )
+    return {"clip/low": clipped.low, "clip/high": clipped.high}
+
+
+def mean_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each metric over the rows that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: fmean(row[name] for row in rows if name in row) for name in names}
 
 
 def gap_metrics(trainer: Mapping[int, Tensor], sampler: Mapping[int, Sequence[float]]) -> dict[str, float]:

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from oncurve.algo import ObjectiveSettings, entropy_from_logits, policy_loss, token_logprobs_from_logits
+from oncurve.algo import (
+    ObjectiveSettings,
+    entropy_from_logits,
+    importance_ratio,
+    policy_loss,
+    token_logprobs_from_logits,
+)
 from oncurve.learner.forward import TokenForward
 from oncurve.learner.minibatch import Member
 from oncurve.learner.packing import MicroBatch
@@ -24,6 +30,8 @@ class Tokens:
     old_logprobs: Tensor | None
     """None: the log-probs of this very pass, which is what recomputing them just before it would give."""
     ref_logprobs: Tensor | None
+    sampler_logprobs: Tensor | None
+    """As recorded; None unless the objective corrects for the sampler."""
     advantages: Tensor
     weights: Tensor
 
@@ -35,6 +43,8 @@ class TokenRecord:
     logprobs: Tensor
     old_logprobs: Tensor
     advantages: Tensor
+    clip_ratio: Tensor
+    """The ratio that a clip looks at: of the token, or of its completion."""
     entropy: Tensor
     total: float
     """Loss terms, with the denominators of the whole optimiser step: they add up over its micro-batches."""
@@ -70,9 +80,6 @@ class StepLoss:
         device = batch.targets.device
         lengths = torch.tensor(batch.lengths, device=device)
 
-        def spread(values: Sequence[float]) -> Tensor:
-            return torch.tensor(values, dtype=torch.float64, device=device).repeat_interleave(lengths)
-
         def line_up(by_member: Mapping[int, Tensor] | None) -> Tensor | None:
             if by_member is None:
                 return None
@@ -81,9 +88,16 @@ class StepLoss:
         return Tokens(
             old_logprobs=line_up(old),
             ref_logprobs=line_up(ref),
-            advantages=spread([member.advantage for member in members]).to(dtype),
-            weights=spread([member.weight for member in members]),
+            sampler_logprobs=line_up(self._recorded(members, dtype)) if self.objective.needs_sampler_logprobs else None,
+            advantages=torch.cat([member.advantages for member in members]).to(device, dtype),
+            weights=torch.tensor(
+                [member.weight for member in members], dtype=torch.float64, device=device
+            ).repeat_interleave(lengths),
         )
+
+    @staticmethod
+    def _recorded(members: Sequence[Member], dtype: torch.dtype) -> dict[int, Tensor]:
+        return {member.index: torch.tensor(member.completion.old_logprobs, dtype=dtype) for member in members}
 
     def accumulate(
         self,
@@ -123,6 +137,7 @@ class StepLoss:
             advantages=tokens.advantages[span],
             weights=tokens.weights[span],
             ref_logprobs=ref,
+            sampler_logprobs=None if tokens.sampler_logprobs is None else tokens.sampler_logprobs[span],
             entropy=entropy,
             num_step_tokens=self.num_tokens,
         )
@@ -130,6 +145,7 @@ class StepLoss:
             logprobs=logprobs.detach(),
             old_logprobs=old,
             advantages=tokens.advantages[span],
+            clip_ratio=importance_ratio(logprobs.detach(), old),
             entropy=entropy.detach(),
             total=terms.total.item(),
             policy=terms.policy.item(),
@@ -142,12 +158,17 @@ class StepLoss:
                 continue
             owner = torch.tensor(batch.members).repeat_interleave(torch.tensor(batch.lengths))[span]
             bad = sorted(set(owner[~logprobs.isfinite().cpu()].tolist()))
-            names = [f"{self.members[i].completion.task_id}[{self.members[i].completion.index}]" for i in bad[:3]]
-            raise NumericsError(
-                f"{self.where}: log-probs of the {whose} are NaN or inf in {len(bad)} completions, first "
-                f"{', '.join(names)} (task[completion]). This step was not taken; the weights are those before it. "
-                'Continue from the last checkpoint with a lower learner.lr, or with model.dtype = "float32".'
-            )
+            raise non_finite(self.where, whose, [self.members[i] for i in bad])
+
+
+def non_finite(where: str, whose: str, members: Sequence[Member]) -> NumericsError:
+    """The error that names the completions whose log-probs are NaN or inf."""
+    names = [f"{member.completion.task_id}[{member.completion.index}]" for member in members[:3]]
+    return NumericsError(
+        f"{where}: log-probs of the {whose} are NaN or inf in {len(members)} completions, first "
+        f"{', '.join(names)} (task[completion]). This step was not taken; the weights are those before it. "
+        'Continue from the last checkpoint with a lower learner.lr, or with model.dtype = "float32".'
+    )
 
 
 def join(parts: Sequence[TokenRecord]) -> TokenRecord:
@@ -156,6 +177,7 @@ def join(parts: Sequence[TokenRecord]) -> TokenRecord:
         logprobs=torch.cat([part.logprobs for part in parts]),
         old_logprobs=torch.cat([part.old_logprobs for part in parts]),
         advantages=torch.cat([part.advantages for part in parts]),
+        clip_ratio=torch.cat([part.clip_ratio for part in parts]),
         entropy=torch.cat([part.entropy for part in parts]),
         total=sum(part.total for part in parts),
         policy=sum(part.policy for part in parts),

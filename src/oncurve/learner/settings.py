@@ -5,6 +5,7 @@ from typing import Literal, Self
 import torch
 from pydantic import Field, model_validator
 
+from oncurve.algo import ObjectiveSettings
 from oncurve.types import Settings
 
 MAX_GAP = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.05}
@@ -42,9 +43,10 @@ class LearnerSettings(Settings):
     """Optimiser steps per rollout. Its groups are split into as many parts, each with denominators of its own; from
     the second on, the data is off-policy and the clip acts."""
 
-    old_logprobs: Literal["sampler", "recompute"] = "sampler"
-    """``sampler`` trusts the log-probs recorded at sampling, so the ratio also corrects the sampler's rounding;
-    ``recompute`` takes them from the learner before its first step on the rollout."""
+    old_logprobs: Literal["auto", "sampler", "recompute"] = "auto"
+    """The denominator of the ratio. ``sampler`` takes the log-probs recorded at sampling, so the ratio also corrects
+    the sampler's rounding; ``recompute`` takes them from the learner before its first step on the rollout; ``auto``
+    recomputes exactly when the objective corrects for the sampler with a weight of its own."""
 
     max_logprob_gap: float | None = Field(None, gt=0)
     """Largest mean |trainer - sampler| log-prob, in nats, before the first step on a rollout; beyond it the run stops.
@@ -89,6 +91,21 @@ class LearnerSettings(Settings):
             left = (self.decay_steps - step) / (self.decay_steps - self.warmup_steps)
             factor *= min(1.0, max(0.0, left))
         return self.lr * factor
+
+    def recomputes(self, objective: ObjectiveSettings) -> bool:
+        """True when old log-probs are recomputed by the learner for this objective.
+
+        Raises:
+            ValueError: a correction weight would come on top of a ratio that already contains the mismatch.
+        """
+        needs_own = objective.correction.mode != "none"
+        if needs_own and self.old_logprobs == "sampler":
+            raise ValueError(
+                f'learner.old_logprobs = "sampler" makes the ratio contain the mismatch of sampler and trainer, and '
+                f"objective.correction.mode = {objective.correction.mode} would multiply it in again. Set "
+                'learner.old_logprobs = "recompute", or objective.correction.mode = "none".'
+            )
+        return needs_own or self.old_logprobs == "recompute"
 
     def gap_limit(self, dtype: torch.dtype) -> float:
         """The largest tolerated log-prob gap in nats, for weights of this dtype."""
