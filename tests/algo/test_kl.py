@@ -1,6 +1,6 @@
 """KL estimators, their gradients, and the reward placement."""
 
-from math import exp, log
+from math import exp, inf, log, nan
 
 import pytest
 import torch
@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oncurve.algo import importance_weighted_kl, kl_estimate, kl_token_rewards, rewards_to_go
+from oncurve.algo import (
+    adapted_kl_coef,
+    exact_kl,
+    importance_weighted_kl,
+    kl_estimate,
+    kl_token_rewards,
+    rewards_to_go,
+)
 from oncurve.algo.kl import KlEstimator
 
 
@@ -145,3 +152,81 @@ def test_bad_arguments_are_refused() -> None:
         kl_token_rewards(torch.ones(1), torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 2) > 0, kl_coef=1.0)
     with pytest.raises(ValueError, match="ref_logprobs"):
         kl_estimate(torch.zeros(2), torch.zeros(1), "k1")
+
+
+def test_what_is_still_to_come_on_paper() -> None:
+    # Half discount a trained token; the hole costs nothing and is not looked at.
+    rewards, mask = torch.tensor([[4.0, nan, 2.0, 8.0]]), torch.tensor([[True, False, True, True]])
+    assert rewards_to_go(rewards, mask, gamma=0.5).tolist() == [[7.0, 0.0, 6.0, 8.0]]
+    assert rewards_to_go(rewards, mask).tolist() == [[14.0, 0.0, 10.0, 8.0]]
+    assert rewards_to_go(rewards, mask, gamma=0.0).tolist() == [[4.0, 0.0, 2.0, 8.0]]
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]"):
+        rewards_to_go(rewards, mask, gamma=-0.1)
+
+
+POLICY = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+REFERENCE_POLICY = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
+
+
+def test_the_exact_kl_on_paper() -> None:
+    # 1/2 log 2 + 0 - 1/4 log 2. One token apart from the others: 1/2 log 2 + 1/2 log((1/2) / (3/4)).
+    logits = POLICY.log().requires_grad_()
+    value = exact_kl(logits, REFERENCE_POLICY.log())
+    assert value.item() == pytest.approx(log(2) / 4)
+    (gradient,) = torch.autograd.grad(value, logits)
+    assert gradient.tolist() == pytest.approx([0.5 * 0.75 * log(2), -0.25 * 0.25 * log(2), -0.25 * 1.25 * log(2)])
+    assert exact_kl(logits, REFERENCE_POLICY.log(), top_k=1).item() == pytest.approx((log(2) + log(2 / 3)) / 2)
+    warm = exact_kl(3 * POLICY.log(), 3 * REFERENCE_POLICY.log(), temperature=3.0)
+    assert warm.item() == pytest.approx(log(2) / 4)
+
+
+rows = st.lists(st.floats(-4, 4), min_size=5, max_size=5)
+
+
+@given(logits=rows, other=rows, top_k=st.integers(1, 5))
+def test_a_coarser_view_never_sees_more_divergence(logits: list[float], other: list[float], top_k: int) -> None:
+    policy, reference = torch.tensor(logits, dtype=torch.float64), torch.tensor(other, dtype=torch.float64)
+    whole = exact_kl(policy, reference).item()
+    assert -1e-12 <= exact_kl(policy, reference, top_k=top_k).item() <= whole + 1e-12
+    assert exact_kl(policy, reference, top_k=5).item() == pytest.approx(whole)
+
+
+def test_chunks_of_rows_give_the_same() -> None:
+    logits, reference = torch.randn(2, 3, 7).double(), torch.randn(2, 3, 7).double()
+    chunks = [exact_kl(*pair, top_k=2) for pair in zip(logits, reference, strict=True)]
+    assert torch.allclose(torch.stack(chunks), exact_kl(logits, reference, top_k=2))
+
+
+def test_impossible_tokens() -> None:
+    # The policy never says the third; only what the policy may say counts.
+    logits = torch.tensor([0.0, 0.0, -inf], requires_grad=True)
+    reference = torch.tensor([0.0, 0.0, 0.0], requires_grad=True)
+    for top_k in (None, 2):
+        value = exact_kl(logits, reference, top_k=top_k)
+        assert value.item() == pytest.approx(log(3 / 2))
+        (gradient,) = torch.autograd.grad(value, logits)
+        assert gradient.tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-7)
+    assert exact_kl(reference, logits).item() == inf
+    assert reference.grad is None
+
+
+@pytest.mark.parametrize("top_k", [0, 4])
+def test_the_exact_kl_refuses_what_does_not_fit(top_k: int) -> None:
+    with pytest.raises(ValueError, match=r"1\.\.3"):
+        exact_kl(torch.zeros(3), torch.zeros(3), top_k=top_k)
+    with pytest.raises(ValueError, match="common shape"):
+        exact_kl(torch.zeros(3), torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="temperature"):
+        exact_kl(torch.zeros(3), torch.zeros(3), temperature=0.0)
+
+
+@pytest.mark.parametrize(("divergence", "factor"), [(12.0, 1.1), (6.6, 1.05), (6.0, 1.0), (0.0, 0.9)])
+def test_the_coefficient_is_steered_by_at_most_a_fifth(divergence: float, factor: float) -> None:
+    found = adapted_kl_coef(0.2, divergence, target=6.0, horizon=1000, num_samples=500)
+    assert found == pytest.approx(0.2 * factor)
+
+
+@pytest.mark.parametrize(("target", "horizon"), [(0.0, 10), (1.0, 0)])
+def test_steering_needs_a_target(target: float, horizon: int) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        adapted_kl_coef(0.1, 1.0, target=target, horizon=horizon, num_samples=1)

@@ -23,6 +23,19 @@ def test_the_mean_becomes_zero(values: list[float]) -> None:
     assert found.sum().item() == pytest.approx(0, abs=1e-8)
 
 
+def test_entries_may_count_several_times_and_the_variance_may_have_a_floor() -> None:
+    # 2, 2, 2, -2: mean 1, squares 3 + 9 = 12, var 3.
+    values, counts = torch.tensor([2.0, -2.0, float("nan")]), torch.tensor([3, 1, 0])
+    assert whiten(values, counts, ddof=0, eps=1.0).tolist() == [0.5, -1.5, 0.0]
+    assert whiten(values, counts, ddof=1, eps=0.0, var_floor=16.0).tolist() == [0.25, -0.75, 0.0]
+
+
+def test_equal_entries_are_exactly_zero() -> None:
+    values, everything = torch.full((15,), 0.7), torch.ones(15) > 0
+    assert torch.equal(whiten(values, everything, ddof=1, eps=0.0), torch.zeros(15))
+    assert torch.equal(whiten(values, everything, ddof=1, eps=0.0, shift_mean=False), values)
+
+
 def test_no_gradient_flows() -> None:
     assert not whiten(torch.rand(3, requires_grad=True), torch.ones(3) > 0, ddof=0, eps=1e-8).requires_grad
 

@@ -175,15 +175,16 @@ def exact_kl(logits: Tensor, ref_logits: Tensor, *, temperature: float = 1.0, to
     if top_k is not None and top_k < logits.shape[-1]:
         likeliest = logprobs.topk(top_k, dim=-1).indices
         logprobs, ref_logprobs = _bucketed(logprobs, likeliest), _bucketed(ref_logprobs, likeliest)
-    is_possible = logprobs.isfinite()
-    gap = torch.where(is_possible, logprobs - ref_logprobs, 0.0)
-    return (torch.where(is_possible, logprobs, -torch.inf).exp() * gap).sum(dim=-1)
+    probabilities = logprobs.exp()
+    return (probabilities * torch.where(probabilities > 0, logprobs - ref_logprobs, 0.0)).sum(dim=-1)
 
 
 def _bucketed(logprobs: Tensor, kept: Tensor) -> Tensor:
     """Return [..., k + 1]: the kept tokens, then all the others together."""
-    others = logprobs.scatter(-1, kept, -torch.inf)
-    return torch.cat([logprobs.gather(-1, kept), torch.logsumexp(others, dim=-1, keepdim=True)], dim=-1)
+    lowest = torch.finfo(logprobs.dtype).min  # the gradient of logsumexp is NaN when every term is -inf
+    others = logprobs.scatter(-1, kept, -torch.inf).clamp(min=lowest)
+    bucket = torch.logsumexp(others, dim=-1, keepdim=True)
+    return torch.cat([logprobs.gather(-1, kept), torch.where(bucket > lowest, bucket, -torch.inf)], dim=-1)
 
 
 def adapted_kl_coef(kl_coef: float, divergence: float, *, target: float, horizon: int, num_samples: int) -> float:
