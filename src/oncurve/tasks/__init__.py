@@ -11,12 +11,15 @@ from oncurve.tasks.prompts import prompt_text
 from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.sampler import TaskSampler
 from oncurve.tasks.settings import ColumnSettings, ExampleSettings, TaskSettings
+from oncurve.tasks.steering import CurriculumSampler, CurriculumSettings
 from oncurve.tasks.taskset import UNBOUNDED, Note, TaskSet
 
 __all__ = [
     "SOURCES",
     "UNBOUNDED",
     "ColumnSettings",
+    "CurriculumSampler",
+    "CurriculumSettings",
     "ExampleRow",
     "ExampleSettings",
     "GeneratedTasks",

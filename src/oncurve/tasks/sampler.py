@@ -40,6 +40,11 @@ class TaskSampler:
         self.cursor = cursor
 
     @property
+    def num_distinct(self) -> int:
+        """Different tasks that one ``take`` can give; of an endless source, those it can still find."""
+        return self._num_distinct
+
+    @property
     def cursor(self) -> int:
         """Tasks walked over so far."""
         return self._cursor
