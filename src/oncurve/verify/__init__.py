@@ -6,6 +6,7 @@ from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
 from oncurve.verify.golds import GoldProblem, check_golds
 from oncurve.verify.items import Item, StatesGold, Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
+from oncurve.verify.length_shaping import LengthShapingSettings, length_values
 from oncurve.verify.registry import build_verifier, verifier_names
 from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings
 from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
@@ -22,6 +23,7 @@ __all__ = [
     "GoldProblem",
     "Item",
     "LengthSettings",
+    "LengthShapingSettings",
     "LengthVerifier",
     "RewardFunction",
     "RewardFunctionSettings",
@@ -34,6 +36,7 @@ __all__ = [
     "build_verifier",
     "check_golds",
     "compose_rewards",
+    "length_values",
     "num_duplicates",
     "verifier_names",
 ]

@@ -5,6 +5,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from oncurve.types import Settings, did_you_mean
+from oncurve.verify.length_shaping import LENGTH, LengthShapingSettings
 from oncurve.verify.registry import read_options, read_settings
 from oncurve.verify.reward_function import RewardFunctionSettings, is_function_name
 
@@ -52,6 +53,12 @@ class RewardSettings(Settings):
     primary: str = ""
     """The component that is the task metric: it decides right or wrong. Empty: the first."""
 
+    length: LengthShapingSettings | None = None
+    """A reward for length, recorded as the component ``length``. None: none."""
+
+    truncated_factor: float = Field(1.0, ge=0, le=1)
+    """The reward of a truncated completion is multiplied by this: below 1 it pays to stop properly."""
+
     timeout_s: float = Field(10.0, gt=0, le=3600)
     """Wall seconds for one call of a reward function; then its process is killed and the call has no verdict."""
 
@@ -68,7 +75,9 @@ class RewardSettings(Settings):
         if self.primary and self.primary not in self.components:
             hint = did_you_mean(self.primary, self.components)
             raise ValueError(f"primary {self.primary!r} is not a component.{hint} Known: {', '.join(self.components)}.")
-        if all(component.weight == 0 for component in self.components.values()):
+        if self.length is not None and LENGTH in self.components:
+            raise ValueError(f"reward.length is recorded as the component {LENGTH!r}: give the other one another name")
+        if not any(self.weights.values()):
             raise ValueError("every component has weight 0: every reward would be 0. Give one of them a weight.")
         return self
 
@@ -76,3 +85,9 @@ class RewardSettings(Settings):
     def primary_name(self) -> str:
         """Name of the component that is the task metric."""
         return self.primary or next(iter(self.components))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of every component by name, that of the length included."""
+        weights = {name: component.weight for name, component in self.components.items()}
+        return weights if self.length is None else weights | {LENGTH: self.length.weight}

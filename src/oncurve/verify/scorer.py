@@ -10,6 +10,8 @@ from typing import Any, Self
 from oncurve.types import DataError, Status, Verdict, did_you_mean
 from oncurve.verify.compose import compose_rewards
 from oncurve.verify.items import Item, Verifier, one_line
+from oncurve.verify.length_rewards import stop_properly_reward
+from oncurve.verify.length_shaping import LENGTH, length_values
 from oncurve.verify.registry import build_verifier, verifier_names
 from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings, is_function_name
 from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
@@ -87,7 +89,7 @@ class Scorer:
         keys = [_key(item) for item in items]
         distinct = dict(zip(keys, items, strict=True))
         verdicts = dict(zip(distinct, self._score_distinct(list(distinct.values())), strict=True))
-        return [verdicts[key] for key in keys]
+        return self._shaped(items, [verdicts[key] for key in keys])
 
     def close(self) -> None:
         """End every process that belongs to a component. Closing twice is fine."""
@@ -121,6 +123,24 @@ class Scorer:
             for place in range(len(items))
         ]
 
+    def _shaped(self, items: Sequence[Item], verdicts: list[Verdict]) -> list[Verdict]:
+        """Add the length component, which compares the completions of a task; then what truncation costs."""
+        settings = self.settings.length
+        if settings is not None:
+            values = length_values(settings, items, verdicts)
+            verdicts = [
+                _with_length(verdict, value, settings.weight) for verdict, value in zip(verdicts, values, strict=True)
+            ]
+        factor = self.settings.truncated_factor
+        if factor == 1.0:
+            return verdicts
+        return [
+            verdict
+            if verdict.reward is None or not item.is_truncated
+            else replace(verdict, reward=stop_properly_reward(verdict.reward, is_truncated=True, factor=factor))
+            for item, verdict in zip(items, verdicts, strict=True)
+        ]
+
     def _combine(self, parts: dict[str, Verdict], reward: float | None, seconds: float) -> Verdict:
         primary = parts[self.settings.primary_name]
         missing = [
@@ -135,6 +155,13 @@ class Scorer:
             evidence=one_line("; ".join([primary.evidence, *missing])),
             seconds=seconds,
         )
+
+
+def _with_length(verdict: Verdict, value: float | None, weight: float) -> Verdict:
+    components = {**verdict.components, LENGTH: value}
+    if verdict.reward is None or value is None:
+        return replace(verdict, components=components)
+    return replace(verdict, components=components, reward=verdict.reward + weight * value)
 
 
 def _key(item: Item) -> tuple[str, str, str, str, tuple[int, ...], bool]:
