@@ -99,9 +99,9 @@ def test_targets_carry_no_gradient_and_half_precision_is_left() -> None:
 
 
 def test_the_clip_fraction_sees_valid_tokens_only() -> None:
-    # Valid: clipped, not clipped; outside: one that would be clipped, one that is garbage.
-    values, old, returns = real([1, 0, 1, NAN]), real([0, 0, 0, NAN]), real([2, 2, 2, NAN])
-    mask = torch.tensor([True, True, False, False])
+    # Valid: clipped, not clipped; outside: three that would be clipped, one that is garbage.
+    values, old = real([1, 0, 1, 1, 1, NAN]), real([0, 0, 0, 0, 0, NAN])
+    returns, mask = real([2, 2, 2, 2, 2, NAN]), torch.tensor([True, True, False, False, False, False])
     assert value_clip_fraction(values, old, returns, mask, clip=0.2) == 0.5
     with pytest.raises(ValueError, match="no token at all"):
         value_clip_fraction(values, old, returns, ~everywhere(values), clip=0.2)

@@ -416,6 +416,19 @@ def test_bfloat16_arithmetic_gives_values_that_are_not_rounded_to_it():
     assert not torch.equal(joined, joined.bfloat16().float())
 
 
+def test_gradients_of_bfloat16_weights_are_summed_over_micro_batches_in_float32():
+    policy = tiny_policy("llama", dtype=torch.bfloat16)
+    completions = rollout(policy)
+    wide = replace(policy, model=copy.deepcopy(policy.model).float())
+    returns, old = drawn(completions, 1), drawn(completions, 2)
+    found, exact = (
+        step_gradient(loud(critic_of(mine)), completions, returns, old, micro_batch_tokens=40)[1]
+        for mine in (policy, wide)
+    )
+    assert all(part.dtype == torch.float32 for part in found.values())
+    assert 1e-4 < largest_difference(found, exact) < 0.1
+
+
 def test_the_policy_waits_for_its_critic_at_the_start_only():
     settings = CriticSettings(warmup_rollouts=2)
     assert [settings.is_warmup(rollout) for rollout in range(4)] == [True, True, False, False]

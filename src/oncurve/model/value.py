@@ -50,10 +50,7 @@ def value_model_of(policy: Policy, *, seed: int) -> PreTrainedModel:
     config.tie_word_embeddings = model.config.tie_word_embeddings = False
     if getattr(config, "final_logit_softcapping", None) is not None:
         config.final_logit_softcapping = None
-    model.train(False).requires_grad_(True)
-    for parameter in model.parameters():
-        parameter.grad = None
-    value_model: PreTrainedModel = model
+    value_model: PreTrainedModel = model.train(False).requires_grad_(True)  # a copied parameter has no .grad
     return value_model
 
 
