@@ -1,5 +1,7 @@
 """Losses on pairs: golden numbers, finite differences, refusals."""
 
+import math
+import re
 from math import exp, log
 from typing import Any
 
@@ -9,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oncurve.algo import PreferenceSettings, PreferenceTerms, preference_loss, reward_model_loss
+from oncurve.algo import (
+    PreferenceSettings,
+    PreferenceTerms,
+    describe_preference,
+    describe_supervised,
+    preference_loss,
+    reward_model_loss,
+)
 
 # One pair: log-probs -10 and -12, reference -11 and -11.5, 5 and 4 tokens.
 # d = +1 and -0.5, so the gap of sums is 1.5, of averages 1/5 + 0.5/4 = 0.325; of SimPO -10/5 + 12/4 = 1.
@@ -199,3 +208,129 @@ def test_reward_model_refusals(rejected: Tensor, options: dict[str, Any], reason
 def test_no_pair_no_reward_model_loss() -> None:
     with pytest.raises(ValueError, match="0 pairs"):
         reward_model_loss(torch.zeros(0), torch.zeros(0))
+
+
+@st.composite
+def preferences(draw: st.DrawFn) -> PreferenceSettings:
+    variant = draw(st.sampled_from(VARIANTS))
+    changes = {"gamma": draw(st.just(0.0) | st.floats(1e-3, 2))} if variant == "simpo" else {}
+    if variant not in ("ipo", "hinge"):
+        changes |= {"label_smoothing": draw(st.just(0.0) | st.floats(1e-3, 0.49))}
+    return PreferenceSettings(variant=variant, beta=draw(st.floats(1e-3, 10)), **changes)  # type: ignore[arg-type]
+
+
+def evaluated(expression: str, **names: Any) -> float:
+    """A printed expression as Python reads it, once its signs are spelled out."""
+    spelled = expression.translate(str.maketrans("−·Δ⁺⁻", "-*Dpm", "ᵢ"))
+    spelled = spelled.replace("²", "**2").replace("log σ", "logs").replace("exp", "math.exp")
+    value: float = eval(spelled, {"math": math, "max": max, **names})
+    return value
+
+
+def read_loss(text: str, pair: dict[str, float]) -> float:
+    """The loss of a pair from the printed text alone."""
+    text = " ".join(text.split())
+
+    def after(start: str, end: str) -> str:
+        found = re.search(f"{re.escape(start)} (.*?){end}", text)
+        assert found is not None, start
+        return found[1]
+
+    def logs(x: float) -> float:
+        return log(evaluated(after("σ(x) =", r" Δᵢ"), x=x))
+
+    compared = after("d⁺ᵢ = Σₜ", r" over")
+    assert compared in ("(l⁺ᵢₜ − ref⁺ᵢₜ)", "l⁺ᵢₜ")
+    is_relative = "ref" in compared
+    sums = {
+        "dp": pair["chosen"] - pair["ref_chosen"] * is_relative,
+        "dm": pair["rejected"] - pair["ref_rejected"] * is_relative,
+    }
+    gap = evaluated(after("Δᵢ =", r","), **sums, Lp=pair["len_chosen"], Lm=pair["len_rejected"])
+    logit = evaluated(after("zᵢ =", ";"), D=gap) if "zᵢ" in text else 0.0
+    return evaluated(after("· Σᵢ [", r" \]"), D=gap, z=logit, logs=logs)
+
+
+@given(
+    settings=preferences(),
+    logprobs=st.lists(st.floats(-9, -0.1), min_size=4, max_size=4),
+    lengths=st.lists(st.integers(1, 9), min_size=2, max_size=2),
+)
+def test_the_text_alone_is_enough_to_recompute_the_loss(
+    settings: PreferenceSettings, logprobs: list[float], lengths: list[int]
+) -> None:
+    names = ("chosen", "rejected", "ref_chosen", "ref_rejected")
+    pair = dict(zip((*names, "len_chosen", "len_rejected"), (*logprobs, *lengths), strict=True))
+    tensors = {name: torch.tensor([value], dtype=torch.float64) for name, value in pair.items()}
+    computed = preference_loss(settings, **tensors).loss.item()
+    assert read_loss(describe_preference(settings).text, pair) == pytest.approx(computed, rel=1e-9, abs=1e-12)
+
+
+@given(settings=preferences(), batch_size=st.integers(1, 10**6))
+def test_every_setting_that_changes_the_loss_changes_the_text(settings: PreferenceSettings, batch_size: int) -> None:
+    def other(**changes: Any) -> PreferenceSettings:
+        kept = settings.model_dump() | changes
+        return PreferenceSettings(**(kept | {"gamma": 0.0} if kept["variant"] != "simpo" else kept))
+
+    logistic = ["sigmoid", "sigmoid_norm", "simpo"]
+    changed = {
+        "beta": other(beta=settings.beta * 1.0001),
+        **({"gamma": other(gamma=settings.gamma * 1.0001 + 1e-9)} if settings.variant == "simpo" else {}),
+        **{name: other(variant=name) for name in logistic if name != settings.variant},
+        **{name: other(variant=name, label_smoothing=0.0) for name in ("ipo", "hinge") if name != settings.variant},
+    }
+    if settings.variant in logistic:
+        changed["label_smoothing"] = other(label_smoothing=settings.label_smoothing * 1.0001 + 1e-9)
+    own = describe_preference(settings, batch_size=batch_size)
+    assert [
+        name for name, new in changed.items() if describe_preference(new, batch_size=batch_size).text == own.text
+    ] == []
+    assert describe_preference(settings, batch_size=batch_size + 1).text != own.text
+    assert max(map(len, str(own).splitlines())) <= 100
+
+
+@given(
+    settings=preferences(),
+    chosen=st.floats(-9, -0.1),
+    rejected=st.floats(-9, -0.1),
+)
+def test_the_stated_push_is_the_gradient(settings: PreferenceSettings, chosen: float, rejected: float) -> None:
+    values = leaf(chosen), leaf(rejected)
+    terms = of_pair(settings, *values)
+    gap, length = terms.gap.item(), {"L": 5.0, "l": 4.0}
+    stated = " ".join(describe_preference(settings).gradient.split())
+    found = re.search(r"wᵢ = (.*?): −wᵢ(/L⁺ᵢ)?/B·∇l⁺ᵢₜ .* \+wᵢ(/L⁻ᵢ)?/B·∇l⁻ᵢₜ", stated)
+    assert found is not None
+    push, *when = found[1].split(" where ")
+    if abs(1 - settings.beta * gap) < 1e-9:
+        return  # the kink of the hinge
+    weight = evaluated(push.replace("σ", "sigma"), D=gap, z=settings.beta * gap - settings.gamma, sigma=logistic)
+    if when and not settings.beta * gap < 1:
+        weight = 0.0
+    expected = [-weight / (length["L"] if found[2] else 1), weight / (length["l"] if found[3] else 1)]
+    gradients = [value.item() for value in torch.autograd.grad(terms.loss.sum(), values)]
+    assert gradients == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("variant", "statement"),
+    [
+        ("sigmoid", "0.1·KL(policy ‖ ref)"),
+        ("ipo", "the target 1/(2·0.1) nats per token holds the policy"),
+        ("hinge", "a gap of 1/0.1 nats is enough"),
+        ("sigmoid_norm", "the minimum is not that of a KL"),
+        ("simpo", "none, so no KL holds the policy"),
+    ],
+)
+def test_what_holds_the_policy_is_stated(variant: str, statement: str) -> None:
+    formula = describe_preference(PreferenceSettings(variant=variant))
+    assert statement in " ".join(formula.gradient.split())
+    assert ("ref⁺ᵢₜ" in formula.symbols) == (variant != "simpo")
+
+
+def test_supervised_learning_states_what_bounds_it() -> None:
+    formula = describe_supervised(batch_size=32, steps=40, lr=2e-4)
+    assert "L = 1/(Σᵢ Lᵢ) · Σᵢ Σₜ −lᵢₜ" in formula.text
+    assert "32 completions in the step" in formula.text
+    assert "40 steps at a learning rate of at most 0.0002" in " ".join(formula.gradient.split())
+    assert max(map(len, str(formula).splitlines())) <= 100

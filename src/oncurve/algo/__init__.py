@@ -34,6 +34,7 @@ from oncurve.algo.entropy_control import (
 )
 from oncurve.algo.estimate import GradedRewards, estimate_advantages, finish_advantages, token_advantages
 from oncurve.algo.formula import Formula, describe_objective
+from oncurve.algo.formula_offline import describe_preference, describe_supervised
 from oncurve.algo.group_variants import (
     difficulty_advantages,
     length_weighted_advantages,
@@ -117,6 +118,8 @@ __all__ = [
     "completion_ratio",
     "decoupled_loss",
     "describe_objective",
+    "describe_preference",
+    "describe_supervised",
     "difficulty_advantages",
     "entropy_from_logits",
     "entropy_threshold",
