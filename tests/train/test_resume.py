@@ -73,7 +73,7 @@ def finish(run_dir: Path) -> dict[str, Any]:
     ("call", "count"),
     [
         ("oncurve.train.session:Session.evaluate", 1),  # nothing but the folder is there
-        ("oncurve.train.session:Session.update", 2),  # between rollout and update, before any checkpoint
+        ("oncurve.train.online_session:OnlineSession.update", 2),  # between rollout and update, before any checkpoint
         ("oncurve.report.folder:RunFolder.append_metrics", 3),  # rollouts are written, metrics are not
         ("oncurve.report.folder:RunFolder.seal", 1),
         ("oncurve.learner.checkpoint:_sync_tree", 1),  # the first checkpoint is written but has no name
@@ -93,7 +93,7 @@ def test_killed_at_a_chosen_call(call: str, count: int, whole, tmp_path) -> None
 def test_killed_at_a_random_instant(instant: int, whole, tmp_path) -> None:
     run_dir = tmp_path / "run"
     words = [*SMALL, "--run_dir", str(run_dir)]
-    child = subprocess.Popen([sys.executable, str(SCRIPT), "oncurve.train.online:train", "999", *words])
+    child = subprocess.Popen([sys.executable, str(SCRIPT), "oncurve.train.online:train_online", "999", *words])
     while not (run_dir / "config.toml").exists():
         assert child.poll() is None, "the run ended before it began"
         time.sleep(0.005)

@@ -1,14 +1,17 @@
 """Make a config independent of the folder it is used from, so that a run can be resumed from anywhere."""
 
 from pathlib import Path
+from typing import TypeVar
 
 from oncurve.config.run import RunConfig
+from oncurve.types import Settings
+
+_S = TypeVar("_S", bound=Settings)
 
 
 def with_absolute_paths(config: RunConfig) -> RunConfig:
-    """The same config with absolute paths of task files, reward functions and model directories."""
-    tasks, model = config.tasks, config.model
-    files = {name: path.absolute() for name in ("path", "held_out_path") if (path := getattr(tasks, name)) is not None}
+    """The same config with absolute paths of data files, runs, reward functions and model directories."""
+    model = config.model
     components = {
         name: component.model_copy(update={"verifier": _absolute_function(component.verifier)})
         for name, component in config.reward.components.items()
@@ -16,11 +19,18 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
     model_path = str(Path(model.path).absolute()) if Path(model.path).is_dir() else model.path
     return config.model_copy(
         update={
-            "tasks": tasks.model_copy(update=files),
+            "tasks": _absolute_files(config.tasks, "path", "held_out_path"),
+            "dpo": _absolute_files(config.dpo, "pairs", "rollouts"),
+            "sft": _absolute_files(config.sft, "examples"),
             "reward": config.reward.model_copy(update={"components": components}),
             "model": model.model_copy(update={"path": model_path}),
         }
     )
+
+
+def _absolute_files(settings: _S, *names: str) -> _S:
+    found = {name: path.absolute() for name in names if (path := getattr(settings, name)) is not None}
+    return settings.model_copy(update=found)
 
 
 def _absolute_function(verifier: str) -> str:

@@ -1,8 +1,11 @@
 """RunConfig: the settings of every module, nested, plus the few that belong to the loop."""
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from oncurve.algo import ObjectiveSettings
+from oncurve.config.offline import DpoSettings, SupervisedSettings
 from oncurve.evaluate import EvaluationSettings
 from oncurve.learner import LearnerSettings
 from oncurve.model import ModelSettings
@@ -12,38 +15,21 @@ from oncurve.types import Settings
 from oncurve.verify import TASK, AnswerSettings, RewardSettings
 
 
-class SupervisedSettings(Settings):
-    """Supervised warm start on worked examples (``oncurve sft``)."""
-
-    steps: int = Field(300, ge=1)
-    """Optimiser steps."""
-
-    batch_size: int = Field(128, ge=1)
-    """Worked examples a step."""
-
-    guess_frac: float = Field(0.0, ge=0, lt=1)
-    """Share of the examples that guess instead of working the answer out. A model warm-started so has a bad habit
-    beside a good one, as after pretraining on text of mixed quality; which of the two pays is for GRPO to find out."""
-
-    lr: float = Field(3e-3, gt=0)
-    """Peak learning rate, reached after a twentieth of the steps; from there it falls linearly to zero."""
-
-    def learner_changes(self) -> dict[str, float | int]:
-        """The learner's settings for this phase, where they differ from those of the run."""
-        return {"lr": self.lr, "warmup_steps": max(1, self.steps // 20), "decay_steps": self.steps, "beta2": 0.95}
-
-
 class RunConfig(Settings):
     """Everything that decides what a run does."""
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the run folder."""
 
+    method: Literal["online", "dpo", "sft"] = "online"
+    """``online`` samples completions and learns from their rewards; ``dpo`` learns from given pairs, ``sft`` imitates
+    given examples. All of them are measured on the same held-out tasks."""
+
     seed: int = Field(0, ge=0)
     """Every random number of the run comes from a hash that starts with it."""
 
     steps: int = Field(200, ge=1)
-    """Rollouts, each followed by its optimiser steps."""
+    """Rollouts, each followed by its optimiser steps; of ``dpo`` and ``sft``, optimiser steps."""
 
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes one per core that this process may use."""
@@ -70,7 +56,17 @@ class RunConfig(Settings):
     objective: ObjectiveSettings = ObjectiveSettings()
     learner: LearnerSettings = LearnerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    dpo: DpoSettings = DpoSettings()
     sft: SupervisedSettings = SupervisedSettings()
+
+    @model_validator(mode="after")
+    def _pairs_have_a_source(self) -> "RunConfig":
+        if self.method == "dpo" and self.dpo.pairs is None and self.dpo.rollouts is None:
+            raise ValueError(
+                'method = "dpo" learns from pairs, and none are named. Set dpo.pairs to a file of prompt, chosen and '
+                "rejected, or dpo.rollouts to the folder of a run whose completions make them."
+            )
+        return self
 
     @model_validator(mode="after")
     def _answer_is_read_where_it_is_asked_for(self) -> "RunConfig":
@@ -90,7 +86,7 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _minibatches_fit(self) -> "RunConfig":
-        if self.learner.updates_per_rollout > self.rollout.num_prompts:
+        if self.method == "online" and self.learner.updates_per_rollout > self.rollout.num_prompts:
             raise ValueError(
                 f"learner.updates_per_rollout is {self.learner.updates_per_rollout} but a rollout has only "
                 f"rollout.num_prompts = {self.rollout.num_prompts} groups, and a group is never split. Lower the first."

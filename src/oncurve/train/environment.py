@@ -22,12 +22,13 @@ def use_threads(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
 
 
-def describe_environment(*, num_threads: int, weights: str) -> dict[str, Any]:
+def describe_environment(*, num_threads: int, weights: str, data: str | None = None) -> dict[str, Any]:
     """Versions and machine, for ``environment.json``.
 
     Args:
         num_threads: threads of tensor work.
         weights: fingerprint of the starting weights.
+        data: fingerprint of given pairs or examples; None without.
     """
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -39,6 +40,7 @@ def describe_environment(*, num_threads: int, weights: str) -> dict[str, Any]:
         "threads": num_threads,
         "packages": {name: _version(name) for name in PACKAGES},
         "starting_weights": weights,
+        **({} if data is None else {"data": data}),
     }
 
 

@@ -8,10 +8,10 @@ tasks ──► collect (rollout + verify) ──► update (advantage, ratio, c
 from collections.abc import Callable, Iterator
 
 from oncurve.train.events import Event
-from oncurve.train.session import Session
+from oncurve.train.online_session import OnlineSession
 
 
-def train(session: Session, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+def train_online(session: OnlineSession, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
     """Run the remaining steps of a session; each yielded event is already on disk.
 
     A step's records carry its number, and a checkpoint of step N holds the state after N steps: whatever is killed

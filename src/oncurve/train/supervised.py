@@ -6,6 +6,7 @@ from oncurve.config import RunConfig
 from oncurve.learner import SupervisedLearner
 from oncurve.model import Policy, fresh_embedded_policy, load_policy
 from oncurve.tasks import TaskSampler, guessed_example, load_tasks, worked_example
+from oncurve.train.examples import Example, encode_example
 from oncurve.types import Task, unit_interval
 
 EMBEDDED = "embedded"
@@ -33,9 +34,6 @@ def warm_start(config: RunConfig, policy: Policy) -> Iterator[tuple[int, float]]
         yield step, metrics["loss/supervised"]
 
 
-def _example(config: RunConfig, policy: Policy, task: Task) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Prompt ids and completion ids, the terminator last."""
+def _example(config: RunConfig, policy: Policy, task: Task) -> Example:
     is_guess = unit_interval("sft", config.seed, task.id) < config.sft.guess_frac
-    text = guessed_example(task, seed=config.seed) if is_guess else worked_example(task)
-    completion = policy.tokenizer.encode(text, add_special_tokens=False)
-    return policy.encode_prompt(task.prompt), (*completion, min(policy.terminators))
+    return encode_example(policy, task, guessed_example(task, seed=config.seed) if is_guess else worked_example(task))
