@@ -73,6 +73,9 @@ def test_gdpo_on_paper() -> None:
     z = 1 / 1.5
     scale = sqrt(2.5) * z + 0.5
     assert found.flatten().tolist() == pytest.approx([2 * z / scale, -2 * z / scale, z / scale, -z / scale])
+    # With ddof 1 the stds are sqrt(2) and sqrt(2), and the batch divides by 3.
+    sample = algo.gdpo_advantages(rewards, table([2.0, 1.0])[0], ddof=1, std_eps=0.0)
+    assert sample[0, 0].item() == pytest.approx(2 / sqrt(10 / 3))
 
 
 def test_gdpo_tells_apart_what_a_sum_does_not() -> None:

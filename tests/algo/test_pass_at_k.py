@@ -110,5 +110,6 @@ def test_the_top_gap_on_paper() -> None:
     gap = algo.top_gap_advantages(table([3.0, 5.0, 1.0]), ddof=0, std_eps=0.5)
     assert gap[0].tolist() == pytest.approx([0.0, 2 / (sqrt(8 / 3) + 0.5), 0.0])
     assert algo.top_gap_advantages(table([5.0, 5.0, 1.0]), ddof=0, std_eps=0.5)[0].tolist() == [0.0, 0.0, 0.0]
-    negative = algo.top_gap_advantages(table([-3.0, -1.0]), ddof=0, std_eps=1.0)
-    assert negative[0].tolist() == pytest.approx([0.0, 1.0])  # gap 2, std 1; an unscored 0 must not be the best
+    below_zero = table([-3.0, -1.0, torch.nan])  # gap 2, std 1; what is unscored is not a 0 that beats both
+    negative = algo.top_gap_advantages(below_zero, ddof=0, std_eps=1.0, scored=~below_zero.isnan())
+    assert negative[0].tolist() == pytest.approx([0.0, 1.0, 0.0])

@@ -27,7 +27,7 @@ def test_entries_may_count_several_times_and_the_variance_may_have_a_floor() -> 
     # 2, 2, 2, -2: mean 1, squares 3 + 9 = 12, var 3.
     values, counts = torch.tensor([2.0, -2.0, float("nan")]), torch.tensor([3, 1, 0])
     assert whiten(values, counts, ddof=0, eps=1.0).tolist() == [0.5, -1.5, 0.0]
-    assert whiten(values, counts, ddof=1, eps=0.0, var_floor=16.0).tolist() == [0.25, -0.75, 0.0]
+    assert whiten(values, counts, ddof=1, eps=1.0, var_floor=16.0).tolist() == [0.25, -0.75, 0.0]
 
 
 def test_equal_entries_are_exactly_zero() -> None:
