@@ -35,7 +35,11 @@ class Coefficients:
         self._last_entropy = entropy
 
     def after_rollout(self, divergence: float | None, num_completions: int) -> None:
-        """Tell the measured KL to the reference of a rollout, in nats a token; None when it was not measured."""
+        """Tell the measured KL to the reference of a rollout, in nats a token; None when it was not measured.
+
+        More completions than the horizon count as the horizon, so that a rollout changes the coefficient by a fifth at
+        most and never turns its sign.
+        """
         adaptive = self._objective.kl_adaptive
         if adaptive is not None and divergence is not None:
             self._kl_coef = adapted_kl_coef(
@@ -43,11 +47,11 @@ class Coefficients:
                 divergence,
                 target=adaptive.target,
                 horizon=adaptive.horizon,
-                num_samples=num_completions,
+                num_samples=min(num_completions, adaptive.horizon),
             )
 
     def metrics(self) -> dict[str, float]:
-        """``objective/kl_coef`` and ``objective/entropy_coef`` where they are adapted."""
+        """``objective/kl_coef`` and ``objective/entropy_coef`` of the next optimiser step, where they are adapted."""
         found = {}
         if self._objective.kl_adaptive is not None:
             found["objective/kl_coef"] = self._kl_coef

@@ -8,7 +8,7 @@ Shapes: B trained completions of the step, T tokens of the longest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,6 +42,8 @@ class CoupledLoss:
     """Names the step in messages."""
     seed: int
     """Of the choice of ``clip_cov``."""
+    num_tokens: int | None = None
+    """Trained tokens of the whole step; None when these members are all of it."""
 
     def accumulate(
         self, stepper: Stepper, old: ByIndex | None, ref: ByIndex | None
@@ -68,6 +70,22 @@ class CoupledLoss:
         self._backward(stepper, torch.split(coefficients[mask], self._lengths()))
         return self._record(mask, logprobs, known, entropy, terms), logprobs
 
+    def coefficients(self, logprobs: ByIndex, old: ByIndex, entropy: ByIndex | None = None) -> tuple[Tensor, ...]:
+        """Differentiate the loss by the log-prob of each token; also right for an objective that couples none.
+
+        Args:
+            logprobs: of the policy, by ``Member.index``.
+            old: the same for the denominators of the ratio.
+            entropy: the same, where the objective filters tokens by it.
+
+        Returns:
+            [L] float64 a member, without the KL to the reference and the entropy bonus.
+        """
+        alone = self.objective.model_copy(update={"kl_coef": 0.0, "entropy_coef": 0.0})
+        mask = self._mask()
+        _, found = replace(self, objective=alone)._differentiate(mask, logprobs, old, None, entropy)
+        return torch.split(found[mask], self._lengths())
+
     def _look(self, stepper: Stepper) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """Log-probs and entropies of all tokens, without gradient."""
 
@@ -82,7 +100,7 @@ class CoupledLoss:
         return {i: pair[:, 0] for i, pair in both.items()}, {i: pair[:, 1] for i, pair in both.items()}
 
     def _differentiate(
-        self, mask: Tensor, logprobs: ByIndex, old: ByIndex, ref: ByIndex | None, entropy: ByIndex
+        self, mask: Tensor, logprobs: ByIndex, old: ByIndex, ref: ByIndex | None, entropy: ByIndex | None
     ) -> tuple[LossTerms, Tensor]:
         """The loss terms, and d loss / d log-prob of every token; the entropy bonus is left to the second pass."""
         leaf = self._table(mask, logprobs).requires_grad_()
@@ -97,15 +115,15 @@ class CoupledLoss:
             weights=torch.where(mask, weights[:, None], 0.0),
             ref_logprobs=None if ref is None else self._table(mask, ref),
             sampler_logprobs=self._table(mask, sampler),
-            entropy=self._table(mask, entropy),
-            num_step_tokens=int(mask.sum()),
+            entropy=None if entropy is None else self._table(mask, entropy),
+            num_step_tokens=self._num_step_tokens(),
             uniforms=torch.rand(mask.shape, generator=generator, dtype=torch.float64),
         )
         (coefficients,) = torch.autograd.grad(terms.total, leaf)
         return terms, coefficients
 
     def _backward(self, stepper: Stepper, coefficients: Sequence[Tensor]) -> None:
-        num_tokens = sum(self._lengths())
+        num_tokens = self._num_step_tokens()
 
         def loss_of(batch: MicroBatch) -> Callable[[Tensor, slice], Tensor]:
             mine = torch.cat([coefficients[place] for place in batch.members]).to(batch.targets.device)
@@ -144,6 +162,9 @@ class CoupledLoss:
 
     def _rows(self) -> list[Row]:
         return [Row(member.completion.prompt_ids, member.completion.token_ids) for member in self.members]
+
+    def _num_step_tokens(self) -> int:
+        return sum(self._lengths()) if self.num_tokens is None else self.num_tokens
 
     def _lengths(self) -> list[int]:
         return [len(member.completion.token_ids) for member in self.members]

@@ -54,6 +54,10 @@ class Probe:
     graded: GradedRollout
     members: tuple[Member, ...]
     """Those that are trained."""
+    logprobs: ByIndex
+    """Of the policy, by ``Member.index``."""
+    old_logprobs: ByIndex
+    """The denominators of the ratio."""
 
 
 class Learner:
@@ -93,7 +97,10 @@ class Learner:
                 "set rollout.sampling.temperature above 0"
             )
         if (critic is not None) != (objective.advantage.estimator == "gae"):
-            raise ValueError(f"gae needs a critic and no other estimator does, got {objective.advantage.estimator}")
+            raise ValueError(
+                f"estimator {objective.advantage.estimator} {'without' if critic is None else 'with'} a critic: gae "
+                "needs one and no other estimator does. Pass critic, or set objective.advantage.estimator to another."
+            )
         self.policy = policy
         self.settings = settings
         self.objective = objective
@@ -151,6 +158,7 @@ class Learner:
             ref = self._reference_logprobs(completions, self._watched(steps, trained))
             if self._recomputes and len(steps) > 1:
                 old = self._logprobs(completions, trained)
+        coefficients = self._coefficients.metrics()
         records, judged = [], []
         for number, members in enumerate(steps):
             judged += self._critic_step(members, graded, values)
@@ -165,7 +173,7 @@ class Learner:
             **(update_metrics(records, self.objective) if records else self._idle(completions)),
             **mean_metrics(judged),
             **_kl_metrics([record.logprobs for record in records], ref),
-            **self._coefficients.metrics(),
+            **coefficients,
         }
         self._coefficients.after_rollout(metrics.get("kl/reference"), len(completions))
         self.num_updates += 1
@@ -200,23 +208,31 @@ class Learner:
         is_own = self._recomputes and not old
         known = None if is_own else old or _sampler_logprobs(trained, self._dtype)
         wanted = ref if objective.has_kl_in_loss else None
+        num_tokens = _num_tokens(trained)
         with self._stepper.training():
-            tokens, logprobs = self._accumulate(objective, trained, known, wanted)
+            tokens, logprobs = self._accumulate(objective, trained, known, wanted, num_tokens)
             gap = self._checked_gap({m.index: m.completion for m in trained}, logprobs) if number == 0 else {}
             grad_norm, lr = self._stepper.step(self._where())
         self._coefficients.after_step(tokens.entropy.double().mean().item())
         return StepRecord(tokens=tokens, logprobs=logprobs, gap=gap, grad_norm=grad_norm, lr=lr)
 
     def _accumulate(
-        self, objective: ObjectiveSettings, trained: Sequence[Member], old: ByIndex | None, ref: ByIndex | None
+        self,
+        objective: ObjectiveSettings,
+        trained: Sequence[Member],
+        old: ByIndex | None,
+        ref: ByIndex | None,
+        num_tokens: int,
     ) -> tuple[TokenRecord, ByIndex]:
-        """Add the gradient of one optimiser step to the weights."""
+        """Add the gradient of one optimiser step, or of these members' part in it, to the weights.
+
+        ``num_tokens`` are the trained tokens of the whole step.
+        """
         temperature, where = self._sampling.temperature, self._where()
         if objective.couples_tokens:
             seed = derive_seed("clip_cov", self.num_steps)
-            coupled = CoupledLoss(objective, temperature, trained, where, seed % 2**63)
+            coupled = CoupledLoss(objective, temperature, trained, where, seed % 2**63, num_tokens)
             return coupled.accumulate(self._stepper, old, ref)
-        num_tokens = sum(len(member.completion.token_ids) for member in trained)
         loss = StepLoss(objective, temperature, num_tokens, trained, where)
         parts, logprobs = [], ByIndex()
         for batch in self._forward.pack([_row(member.completion) for member in trained]):
@@ -255,9 +271,18 @@ class Learner:
         known = None if self._recomputes and not old else old or _sampler_logprobs(trained, self._dtype)
         objective = self._coefficients.objective()
         with self._stepper.training():
-            tokens, _ = self._accumulate(objective, trained, known, ref if objective.has_kl_in_loss else None)
+            wanted = ref if objective.has_kl_in_loss else None
+            tokens, logprobs = self._accumulate(objective, trained, known, wanted, _num_tokens(trained))
+            self._checked_gap({member.index: member.completion for member in trained}, logprobs)
             gradient = {name: found.clone() for name, found in self._stepper.gradient().items()}
-        return Probe(tokens=tokens, gradient=gradient, graded=graded, members=tuple(trained))
+        return Probe(
+            tokens=tokens,
+            gradient=gradient,
+            graded=graded,
+            members=tuple(trained),
+            logprobs=logprobs,
+            old_logprobs=logprobs if known is None else known,
+        )
 
     def _values(self, groups: Sequence[Group], completions: Sequence[Completion]) -> ByIndex | None:
         if self._critic is None:
@@ -355,6 +380,10 @@ def _kl_metrics(logprobs: Sequence[ByIndex], ref: ByIndex) -> dict[str, float]:
 
 def _row(completion: Completion) -> Row:
     return Row(completion.prompt_ids, completion.token_ids)
+
+
+def _num_tokens(members: Sequence[Member]) -> int:
+    return sum(len(member.completion.token_ids) for member in members)
 
 
 def _sampler_logprobs(members: Sequence[Member], dtype: torch.dtype) -> ByIndex:

@@ -117,6 +117,16 @@ class Judgement:
     """Of the critic."""
 
 
+@dataclass(frozen=True)
+class _Components:
+    values: Tensor
+    """[P, G, K]"""
+    is_complete: Tensor
+    """[P, G] bool, the completion has all of them."""
+    weights: Tensor
+    """[K]"""
+
+
 def grade(groups: Sequence[Group], objective: ObjectiveSettings, judgement: Judgement | None = None) -> GradedRollout:
     """Turn rewards into advantages and find the groups without signal.
 
@@ -131,6 +141,9 @@ def grade(groups: Sequence[Group], objective: ObjectiveSettings, judgement: Judg
     judgement = judgement or Judgement()
     settings = objective.advantage
     rewards, scored = _matrix([group.rewards for group in groups])
+    components = _components(groups, judgement.component_weights)
+    if settings.estimator == "gdpo" and components is not None:
+        scored = scored & components.is_complete  # a missing component is no 0: the completion counts as unscored
     primary = judgement.primary
     metrics = [group.rewards if primary is None else _component(group, primary) for group in groups]
     task_rewards, has_metric = _matrix(metrics)
@@ -148,26 +161,27 @@ def grade(groups: Sequence[Group], objective: ObjectiveSettings, judgement: Judg
     )
     if settings.is_token_level:
         return _by_token(bare, rewards, scored, judgement)
-    return _by_completion(bare, rewards, scored, judgement)
+    return _by_completion(bare, rewards, scored, judgement, components)
 
 
-def _by_completion(bare: GradedRollout, rewards: Tensor, scored: Tensor, judgement: Judgement) -> GradedRollout:
+def _by_completion(
+    bare: GradedRollout, rewards: Tensor, scored: Tensor, judgement: Judgement, components: _Components | None
+) -> GradedRollout:
     settings, groups = bare.objective.advantage, bare.groups
     if judgement.penalties is not None:
         rewards = rewards - _penalty_sums(groups, judgement.penalties)
-    components = _components(groups, judgement.component_weights)
-    if settings.estimator == "gdpo":  # a missing component is no 0: the completion counts as unscored
-        scored = scored & components.pop("has_components")
-    components.pop("has_components", None)
     graded = GradedRewards(
         rewards=rewards,
         scored=scored,
         lengths=_matrix([[float(len(done.token_ids)) for done in group.completions] for group in groups])[0],
         trained_lengths=bare.trained_lengths,
         is_repeat=_repeats(groups, rewards.shape[1]) if settings.estimator == "raft" else None,
-        **components,
+        components=None if components is None else components.values,
+        component_weights=None if components is None else components.weights,
     )
-    table = estimate_advantages(settings, graded)
+    num_tokens = int(bare.trained_lengths[~bare.is_dropped].sum())
+    has_enough = settings.estimator != "reinforce_pp_baseline" or num_tokens > settings.ddof
+    table = estimate_advantages(settings, graded) if has_enough else torch.zeros_like(rewards)
     lengths = bare.trained_lengths.clone()
     if settings.estimator == "raft":
         lengths[table == 0] = 0
@@ -189,6 +203,8 @@ def _by_token(bare: GradedRollout, rewards: Tensor, scored: Tensor, judgement: J
     if not rows:
         return replace(bare, advantages=tuple(spread), gains=tuple(0.0 for _ in spread))
     lengths = torch.tensor([len(done[i].token_ids) for i in rows])
+    if settings.estimator == "reinforce_pp" and int(lengths.sum()) <= settings.ddof:
+        return replace(bare, advantages=tuple(spread), gains=tuple(0.0 for _ in spread))
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     token_rewards = torch.zeros(mask.shape, dtype=torch.float64)
     if judgement.penalties is not None:
@@ -235,15 +251,15 @@ def _penalty_sums(groups: Sequence[Group], penalties: ByIndex) -> Tensor:
     return _matrix([[next(sums) for _ in group.completions] for group in groups])[0]
 
 
-def _components(groups: Sequence[Group], weights: Mapping[str, float]) -> dict[str, Tensor]:
+def _components(groups: Sequence[Group], weights: Mapping[str, float]) -> _Components | None:
     if not weights:
-        return {}
+        return None
     tables = [_matrix([_component(group, name) for group in groups]) for name in weights]
-    return {
-        "components": torch.stack([values for values, _ in tables], dim=-1),
-        "has_components": torch.stack([present for _, present in tables]).all(dim=0),
-        "component_weights": torch.tensor(list(weights.values()), dtype=torch.float64),
-    }
+    return _Components(
+        values=torch.stack([values for values, _ in tables], dim=-1),
+        is_complete=torch.stack([present for _, present in tables]).all(dim=0),
+        weights=torch.tensor(list(weights.values()), dtype=torch.float64),
+    )
 
 
 def _repeats(groups: Sequence[Group], width: int) -> Tensor:
