@@ -1,5 +1,6 @@
 """A run killed with SIGKILL anywhere, then resumed, equals the uninterrupted run to the bit (timings aside)."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from oncurve.config import load_config
 from oncurve.learner import latest_checkpoint, load_state
 from oncurve.report import read_evaluations, read_events, read_metrics, read_rollouts
+from oncurve.tasks import load_tasks, worked_example
 from oncurve.train import Session, train
 from oncurve.types import ConfigError, RunError
 from tests.train.conftest import SMALL
@@ -101,6 +103,29 @@ def test_killed_at_a_random_instant(instant: int, whole, tmp_path) -> None:
     child.kill()
     child.wait()
     assert_equal(finish(run_dir), whole)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> Path:
+    """Worked examples preferred to their beginnings."""
+    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    tasks = load_tasks(load_config(None, SMALL).tasks, seed=0).train[:10]
+    rows = [{"prompt": t.prompt, "chosen": worked_example(t), "rejected": worked_example(t)[:9]} for t in tasks]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("method", ["dpo", "sft"])
+def test_an_offline_run_is_killed_and_resumed(method: str, pairs: Path, tmp_path) -> None:
+    given = (*("--dpo.pairs", str(pairs), "--dpo.batch_size", "4"), *("--sft.batch_size", "4"))
+    words = [*SMALL, "--method", method, *given, "--run_dir"]
+    with Session.create(load_config(None, [*words, str(tmp_path / "whole")])) as session:
+        list(train(session))
+    call = ("oncurve.train.offline_session:OfflineSession.record", "4")  # after the third step, past a checkpoint
+    command = [sys.executable, str(SCRIPT), *call, *words, str(tmp_path / "run")]
+    killed = subprocess.run(command, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert_equal(finish(tmp_path / "run"), everything(tmp_path / "whole"))
 
 
 def test_resuming_a_finished_run_changes_nothing(whole, tmp_path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oncurve.cli.interrupt import Interrupt
-from oncurve.cli.view import LEGEND, RunView
+from oncurve.cli.view import RunView, legend
 from oncurve.config import load_config
 from oncurve.model import save_policy
 from oncurve.report import read_evaluations, render_report
@@ -47,7 +47,7 @@ def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dic
 def _follow(session: Session) -> dict[str, Any]:
     started = time.perf_counter()
     with RunView(session.config.steps, session.step) as view, Interrupt() as is_interrupted:
-        view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n\n{LEGEND}\n")
+        view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n\n{legend(session.config.method)}\n")
         if session.step == session.config.steps:
             view.line(f"all {session.step} steps are done; only the last examination is repeated")
         for event in train(session, should_stop=is_interrupted):

@@ -12,6 +12,11 @@ from oncurve.train import Evaluated, Event, Noted, Saved, Stepped
 
 _SHOWN = (
     ("reward", "reward/mean", ".3f"),
+    ("loss", "loss/supervised", ".4f"),
+    ("right order", "dpo/accuracy", ".2f"),
+    ("margin", "dpo/margin", ".3f"),
+    ("chosen", "dpo/chosen_logprob", ".2f"),
+    ("drift", "drift/kl", ".4f"),
     ("mixed", "groups/mixed", ".2f"),
     ("tokens", "length/mean", ".1f"),
     ("kl", "kl/reference", ".4f"),
@@ -21,13 +26,23 @@ _SHOWN = (
     ("gap", "gap/mean_abs", ".1e"),
 )
 
+_GIVEN = "drift: from the start, per token of the given completions; grad: norm"
 
-LEGEND = (
+_LEGENDS = {
+    "dpo": "right order: share of the pairs of a step that the policy orders as they are; margin: of the implicit "
+    f"rewards; chosen: log-prob of the chosen completions, which may fall while the margin grows; {_GIVEN}",
+    "sft": f"loss: nats a token of the examples; {_GIVEN}",
+}
+_LEGEND = (
     "reward: mean of the rollout, all components; mixed: share of groups with right and wrong answers, the only ones "
     "that teach; tokens: per completion; kl: to the starting policy; entropy: nats a token; clip: share of tokens; "
     "grad: norm; gap: mean difference of sampler and learner log-probs, about 1e-6 in float32 and 1e-2 in bfloat16"
 )
-"""What the figures of a step line are."""
+
+
+def legend(method: str) -> str:
+    """What the figures of a step line are."""
+    return _LEGENDS.get(method, _LEGEND)
 
 
 class RunView:

@@ -81,10 +81,11 @@ class Chart:
         return [*_band(curve), trace]
 
 
-def charts(metrics: Rows, evaluations: Rows) -> tuple[list[Chart], list[str]]:
-    """Return the charts that the records allow, and the titles of those they do not."""
+def charts(metrics: Rows, evaluations: Rows, method: str = "online") -> tuple[list[Chart], list[str]]:
+    """Return the charts that the records of a run of this method allow, and the titles of those they do not."""
     rows = thinned(metrics)
-    every = [_held_out(evaluations), *_of_reward(rows), *_of_policy(rows), *_of_update(rows), *_of_time(rows, metrics)]
+    own = {"dpo": _of_pairs, "sft": _of_examples}.get(method, _of_rollouts)
+    every = [_held_out(evaluations), *own(rows), *_of_time(rows, metrics)]
     return [chart for chart in every if chart.curves], [chart.title for chart in every if not chart.curves]
 
 
@@ -118,6 +119,61 @@ def _held_out(evaluations: Rows) -> Chart:
         unit="share",
         is_whole=True,
     )
+
+
+def _of_rollouts(rows: Rows) -> list[Chart]:
+    return [*_of_reward(rows), *_of_policy(rows), *_of_update(rows)]
+
+
+def _of_pairs(rows: Rows) -> list[Chart]:
+    return [
+        _chart(rows, "Loss", "Mean over the pairs of a step, before the step.", {"loss/total": "loss"}),
+        _chart(
+            rows,
+            "Preference accuracy",
+            "Share of the pairs of a step that the policy has in the right order, measured before it learns from them.",
+            {"dpo/accuracy": "right order"},
+            unit="share",
+            is_whole=True,
+        ),
+        _chart(
+            rows,
+            "Log-prob of the pairs",
+            "Nats of whole completions. Both may fall while the gap grows: then it moves to completions in no pair.",
+            {"dpo/chosen_logprob": "chosen", "dpo/rejected_logprob": "rejected"},
+            colours=("--green", "--orange"),
+        ),
+        _chart(
+            rows,
+            "Implicit reward",
+            "beta times the change of the log-prob since the start; the margin is the difference.",
+            {"dpo/margin": "margin", "dpo/chosen_reward": "chosen", "dpo/rejected_reward": "rejected"},
+            colours=("--blue", "--green", "--orange"),
+        ),
+        _drift(rows),
+        _gradient_norm(rows),
+    ]
+
+
+def _of_examples(rows: Rows) -> list[Chart]:
+    return [
+        _chart(rows, "Loss", "Nats per token of the examples of a step, before the step.", {"loss/supervised": "loss"}),
+        _drift(rows),
+        _gradient_norm(rows),
+    ]
+
+
+def _drift(rows: Rows) -> Chart:
+    return _chart(
+        rows,
+        "Drift from the start",
+        "Per token of the given completions: 0 where the policy gives them the probability it started with.",
+        {"drift/kl": "drift"},
+    )
+
+
+def _gradient_norm(rows: Rows) -> Chart:
+    return _chart(rows, "Gradient norm", "Before clipping.", {"grad/norm": "norm"})
 
 
 def _of_reward(rows: Rows) -> list[Chart]:
@@ -198,12 +254,7 @@ def _of_update(rows: Rows) -> list[Chart]:
             {"ratio/max": "max", "ratio/mean": "mean", "ratio/min": "min"},
             colours=("--orange", "--blue", "--green"),
         ),
-        _chart(
-            rows,
-            "Gradient norm",
-            "Before clipping.",
-            {"grad/norm": "norm"},
-        ),
+        _gradient_norm(rows),
         _chart(
             rows,
             "Log-prob gap",

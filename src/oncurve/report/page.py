@@ -31,7 +31,7 @@ from oncurve.report.readers import (
 )
 from oncurve.report.sample import composition, prompt_text, sample_rollouts, shown
 from oncurve.report.storage import write_text
-from oncurve.report.summary import summarise
+from oncurve.report.summary import OFFLINE, summarise
 
 MAX_EVENTS = 150
 """The latest events that the page lists; all of them are counted."""
@@ -77,7 +77,7 @@ def _environment() -> Environment:
 def _context(path: Path) -> dict[str, Any]:
     metrics, evaluations, events = list(read_metrics(path)), read_evaluations(path), list(read_events(path))
     summary = summarise(path)
-    drawn, not_drawn = charts(metrics, evaluations)
+    drawn, not_drawn = charts(metrics, evaluations, summary["method"])
     scripts = [_script(get_plotlyjs()), _script(_asset("report.js"))]
     return {
         "name": path.resolve().name,
@@ -97,6 +97,7 @@ def _context(path: Path) -> dict[str, Any]:
         "num_events": len(events),
         "event_kinds": Counter(event["kind"] for event in events).most_common(_MAX_KINDS),
         "samples": sample_rollouts(path),
+        "is_offline": summary["method"] in OFFLINE,
         "num_steps_recorded": len(count_rollouts(path)),
         "composition": composition,
         "scripts": scripts,

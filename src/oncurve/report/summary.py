@@ -1,11 +1,22 @@
 """A run in a few numbers: for the terminal, for ``--json``, and for the head of the page."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncurve.report.readers import Run, count_rollouts, read_evaluations, read_events, read_metrics, run_path
+from oncurve.report.readers import (
+    Run,
+    count_rollouts,
+    read_evaluations,
+    read_events,
+    read_metrics,
+    read_text,
+    run_path,
+)
 
+OFFLINE = ("dpo", "sft")
+"""Methods that sample nothing to learn from."""
 _WHOLE_STEP = ("seconds/step", "seconds/total")
 """Metrics that span all phases of a step; they are no phase themselves."""
 
@@ -14,7 +25,7 @@ def summarise(run: Run) -> dict[str, Any]:
     """Return what a run did, as plain data.
 
     Returns:
-        ``run_dir``; ``steps`` recorded and ``last_step``; ``seconds`` in all and ``seconds_by_phase``;
+        ``run_dir``; ``method``; ``steps`` recorded and ``last_step``; ``seconds`` in all and ``seconds_by_phase``;
         ``eval_before`` and ``eval_after`` (None until measured); ``tokens_per_correct`` of the latest evaluation;
         ``reward`` as the mean of the first and the last ``window`` steps; ``last``, the latest value of every
         metric; ``rollouts`` recorded; ``events`` by kind; ``missing``, a sentence for each thing that is not there.
@@ -27,8 +38,10 @@ def summarise(run: Run) -> dict[str, Any]:
     before, after = before_and_after(read_evaluations(run), metrics)
     phases = seconds_by_phase(metrics)
     rollouts = sum(count_rollouts(run).values())
+    method = method_of(run)
     return {
         "run_dir": str(run_path(run)),
+        "method": method,
         "steps": len(metrics),
         "last_step": metrics[-1]["step"] if metrics else None,
         "seconds": total_seconds(metrics),
@@ -40,8 +53,17 @@ def summarise(run: Run) -> dict[str, Any]:
         "last": last_values(metrics),
         "rollouts": rollouts,
         "events": dict(sorted(Counter(event["kind"] for event in read_events(run)).items())),
-        "missing": _missing(metrics, before, after, rollouts),
+        "missing": _missing(metrics, before, after, has_rollouts=bool(rollouts) or method in OFFLINE),
     }
+
+
+def method_of(run: Run) -> str:
+    """Return the ``method`` of a run; ``online`` where its settings do not say."""
+    try:
+        found = tomllib.loads(read_text(run_path(run) / "config.toml")).get("method")
+    except tomllib.TOMLDecodeError:
+        return "online"
+    return found if isinstance(found, str) else "online"
 
 
 def before_and_after(
@@ -95,13 +117,14 @@ def _missing(
     metrics: Sequence[Mapping[str, Any]],
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
-    rollouts: int,
+    *,
+    has_rollouts: bool,
 ) -> list[str]:
     found = {
         "No step is recorded yet.": not metrics,
         "No held-out evaluation is recorded yet.": not before and not after,
         "The starting policy was not evaluated: there is no before.": bool(after) and not before,
         "There is no held-out evaluation after training yet.": bool(before) and not after,
-        "No rollouts are recorded.": not rollouts,
+        "No rollouts are recorded.": not has_rollouts,
     }
     return [sentence for sentence, is_missing in found.items() if is_missing]
