@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oncurve.cli.inspect import explain_config
 from oncurve.config import RunConfig, load_config
 from oncurve.report import read_evaluations, read_events, read_metrics, read_rollouts, render_report, summarise
 from oncurve.tasks import load_tasks, worked_example
@@ -241,3 +242,21 @@ def test_the_report_reads_well_without_rollouts(
     assert "Drift from the start" in page
     assert ("Preference accuracy" in page) == (method == "dpo")
     assert "Group composition" not in page  # not even as something that is missing
+
+
+def test_explain_says_what_a_run_on_pairs_would_do(small_config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    rows = [*pair_rows(9, small_config()), {"prompt": "1+1=", "chosen": "2", "rejected": "2"}]
+    words = dpo_words(written(tmp_path / "pairs.jsonl", rows), "--steps", "40", "--dpo.passes", "3")
+    found = explain_config(None, [*SMALL, *words])
+    assert "6 optimiser steps of 4 pairs, 2.7 passes over 9" in found.text
+    assert "1 pairs of two equal completions: left out." in found.text
+    assert (found.data["pairs"], found.data["left_out"], found.data["optimiser_steps"]) == (9, {"equal_text": 1}, 6)
+    assert found.data["formula"] in found.text
+    assert not (tmp_path / "run").exists()
+
+
+def test_explain_says_what_a_supervised_run_would_do() -> None:
+    found = explain_config(None, [*SMALL, "--method", "sft", "--sft.batch_size", "4"])
+    assert "4 optimiser steps of 4 examples, of as many as there are tasks" in found.text
+    assert found.data["completion_tokens_first_step"] > 4 * 20
+    assert found.data["seconds_total"] > 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oncurve.cli.explain_offline import explain_offline
 from oncurve.config import RunConfig, dump_config, load_config
 from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint
@@ -37,6 +38,8 @@ def explain_config(path: Path | None, overrides: Sequence[str]) -> Findings:
     use_threads(config.threads or available_cores())
     tasks = load_tasks(config.tasks, seed=config.seed)
     policy = load_policy(config.model, seed=config.seed)
+    if config.method in ("dpo", "sft"):
+        return Findings(*explain_offline(config, policy, tasks))
     prompt_tokens = max(len(policy.encode_prompt(task.prompt)) for task in tasks.held_out)
     row_tokens = min(policy.context_length, prompt_tokens + config.rollout.sampling.max_tokens)
     memory, available = plan_memory(config, row_tokens=row_tokens), available_memory()
