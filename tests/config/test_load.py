@@ -84,7 +84,7 @@ def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
 
 
 def test_a_group_of_one_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match=r"rollout\.group_size: .*at least 2, got 1.*graded against the others"):
+    with pytest.raises(ConfigError, match=r"rollout\.group_size must be at least 2, got 1.*grades a completion against the others"):
         load_config(None, ["--rollout.group_size", "1"])
 
 

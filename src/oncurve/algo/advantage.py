@@ -3,9 +3,9 @@
 Shapes: P prompts (groups), G completions a group.
 """
 
-import torch
 from torch import Tensor
 
+from oncurve.algo import groups
 from oncurve.algo.advantage_settings import AdvantageSettings
 from oncurve.algo.checks import require_same_shape
 
@@ -39,19 +39,17 @@ def group_advantages(rewards: Tensor, settings: AdvantageSettings, *, scored: Te
         z-score: DeepSeekMath, arXiv:2402.03300, section 4.1.2. Mean only: Dr. GRPO, arXiv:2503.20783.
         Leave-one-out: arXiv:2402.14740.
     """
-    values, valid = _checked(rewards, scored)
-    count = valid.sum(dim=1, keepdim=True).to(values.dtype)
-    mean = values.sum(dim=1, keepdim=True) / count
-    centred = torch.where(valid, values - mean, 0.0)
+    values, valid = groups.checked_rewards(rewards, scored)
+    centred = groups.centred(values, valid)
     if settings.estimator == "group_zscore":
-        variance = centred.square().sum(dim=1, keepdim=True) / (count - settings.ddof)
-        advantages = centred / (variance.sqrt() + settings.std_eps)
+        advantages = centred / (groups.std(values, valid, ddof=settings.ddof) + settings.std_eps)
     elif settings.estimator == "rloo":
+        count = valid.sum(dim=1, keepdim=True)
         advantages = centred * count / (count - 1)
     else:
         advantages = centred
-    silent = _span(values, valid) <= settings.tolerance  # also where fewer than two are scored and this is 0/0
-    return advantages.masked_fill(silent[:, None], 0.0).to(rewards.dtype)
+    silent = groups.span(values, valid) <= settings.tolerance  # also where fewer than two are scored and this is 0/0
+    return groups.silenced(advantages, valid, silent).to(rewards.dtype)
 
 
 def is_zero_variance(rewards: Tensor, *, tolerance: float, scored: Tensor | None = None) -> Tensor:
@@ -73,7 +71,7 @@ def is_zero_variance(rewards: Tensor, *, tolerance: float, scored: Tensor | None
     Source:
         Dynamic sampling of DAPO, arXiv:2503.14476, section 3.2.
     """
-    return _span(*_checked(rewards, scored)) <= tolerance
+    return groups.span(*groups.checked_rewards(rewards, scored)) <= tolerance
 
 
 def informative_scale(zero_variance: Tensor, group_sizes: Tensor) -> float:
@@ -96,29 +94,3 @@ def informative_scale(zero_variance: Tensor, group_sizes: Tensor) -> float:
     total = int(group_sizes.sum())
     informative = int(group_sizes[~zero_variance].sum())
     return total / informative if informative else 1.0
-
-
-def _checked(rewards: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the rewards in float64 with unscored ones set to 0, and the mask of scored ones."""
-    if rewards.ndim != 2 or rewards.shape[1] < 2 or not rewards.is_floating_point():
-        raise ValueError(
-            f"rewards must be float [P, G] with G >= 2, got {rewards.dtype} {list(rewards.shape)}. "
-            "A group of one has no baseline: raise rollout.group_size."
-        )
-    valid = torch.ones_like(rewards, dtype=torch.bool) if scored is None else scored
-    require_same_shape(rewards=rewards, scored=valid)
-    values = torch.where(valid, rewards.detach().double(), 0.0)
-    if not bool(torch.isfinite(values).all()):
-        row, column = torch.nonzero(~torch.isfinite(values))[0].tolist()
-        raise ValueError(
-            f"rewards[{row}, {column}] is {values[row, column].item()}. "
-            "A reward is finite; a completion without a verdict is marked False in scored."
-        )
-    return values, valid
-
-
-def _span(values: Tensor, valid: Tensor) -> Tensor:
-    """Return [P] max - min over the valid members; 0 for a group with fewer than two of them."""
-    highest = values.masked_fill(~valid, -torch.inf).amax(dim=1)
-    lowest = values.masked_fill(~valid, torch.inf).amin(dim=1)
-    return torch.where(valid.sum(dim=1) >= 2, highest - lowest, 0.0)

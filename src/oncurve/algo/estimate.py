@@ -27,6 +27,7 @@ from oncurve.algo.group_variants import (
 from oncurve.algo.pass_at_k import passk_advantages, pkpo_advantages, top_gap_advantages
 from oncurve.algo.reinforce_pp import reinforce_pp_advantages, reinforce_pp_baseline_advantages
 from oncurve.algo.selection import raft_selection
+from oncurve.algo.whiten import whiten
 
 WHITEN_EPS = 1e-8
 """Added to the variance of advantages that are whitened."""
@@ -161,9 +162,6 @@ def finish_advantages(settings: AdvantageSettings, advantages: Tensor, counts: T
         Same shape, 0 where the count is 0. No gradient.
     """
     found = torch.where(counts > 0, advantages.detach(), 0.0)
-    total = counts.sum()
-    if settings.whiten and total > settings.ddof:
-        centred = torch.where(counts > 0, found - (counts * found).sum() / total, 0.0)
-        variance = (counts * centred.square()).sum() / (total - settings.ddof)
-        found = centred / (variance + WHITEN_EPS).sqrt()
+    if settings.whiten and counts.sum() > settings.ddof:
+        found = whiten(found, counts, ddof=settings.ddof, eps=WHITEN_EPS)
     return found if settings.clip is None else found.clamp(-settings.clip, settings.clip)

@@ -48,19 +48,19 @@ def _follow(session: Session) -> dict[str, Any]:
     started = time.perf_counter()
     with RunView(session.config.steps, session.step) as view, Interrupt() as is_interrupted:
         view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n\n{legend(session.config.method)}\n")
-        if session.step == session.config.steps:
+        if session.is_finished:
             view.line(f"all {session.step} steps are done; only the last examination is repeated")
         for event in train(session, should_stop=is_interrupted):
             view.show(event)
         page = render_report(session.folder.path)
-        if session.step < session.config.steps:
+        if not session.is_finished:
             view.line(f"stopped after {session.step} steps; continue with: oncurve resume {session.folder.path}")
     return _result(session, time.perf_counter() - started, page)
 
 
 def _result(session: Session, seconds: float, page: Path) -> dict[str, Any]:
     evaluations = {int(row["step"]): row for row in read_evaluations(session.folder.path)}
-    before, after = evaluations.get(0), evaluations.get(session.config.steps)
+    before, after = evaluations.get(0), evaluations.get(session.step) if session.is_finished else None
     return {
         "run_dir": str(session.folder.path),
         "steps": session.step,

@@ -5,9 +5,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from oncurve.algo import ObjectiveSettings
+from oncurve.config.fit import refuse_unfit_objective
 from oncurve.config.offline import DpoSettings, SupervisedSettings
 from oncurve.evaluate import EvaluationSettings
-from oncurve.learner import LearnerSettings
+from oncurve.learner import CriticSettings, LearnerSettings
 from oncurve.model import ModelSettings
 from oncurve.rollout import RolloutSettings
 from oncurve.tasks import TaskSettings
@@ -21,15 +22,19 @@ class RunConfig(Settings):
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the run folder."""
 
-    method: Literal["online", "dpo", "sft"] = "online"
-    """``online`` samples completions and learns from their rewards; ``dpo`` learns from given pairs, ``sft`` imitates
-    given examples. All of them are measured on the same held-out tasks."""
+    method: Literal["online", "collect", "dpo", "sft"] = "online"
+    """``online`` samples completions and learns from their rewards; ``collect`` samples and scores them and learns
+    nothing; ``dpo`` learns from given pairs, ``sft`` imitates given examples. All of them are measured on the same
+    held-out tasks."""
 
     seed: int = Field(0, ge=0)
     """Every random number of the run comes from a hash that starts with it."""
 
     steps: int = Field(200, ge=1)
     """Rollouts, each followed by its optimiser steps; of ``dpo`` and ``sft``, optimiser steps."""
+
+    rollout_tokens: int = Field(0, ge=0)
+    """The run ends, before its last step, once so many completion tokens were sampled; 0 sets no such limit."""
 
     threads: int = Field(0, ge=0)
     """CPU threads for tensor work; 0 takes one per core that this process may use."""
@@ -55,9 +60,21 @@ class RunConfig(Settings):
     reward: RewardSettings = RewardSettings()
     objective: ObjectiveSettings = ObjectiveSettings()
     learner: LearnerSettings = LearnerSettings()
+    critic: CriticSettings = CriticSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     dpo: DpoSettings = DpoSettings()
     sft: SupervisedSettings = SupervisedSettings()
+
+    @model_validator(mode="after")
+    def _objective_fits_the_run(self) -> "RunConfig":
+        if self.method == "online":
+            refuse_unfit_objective(self.objective, self.rollout, self.reward, self.learner)
+            if self.objective.advantage.estimator != "gae" and self.critic != CriticSettings():
+                raise ValueError(
+                    "critic does nothing without a critic: it belongs to objective.advantage.estimator = "
+                    '"gae" (preset ppo, vapo). Remove the table, or choose that estimator.'
+                )
+        return self
 
     @model_validator(mode="after")
     def _pairs_have_a_source(self) -> "RunConfig":

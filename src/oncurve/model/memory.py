@@ -37,6 +37,9 @@ class Workload(Settings):
     has_reference: bool
     """True when the objective has a KL term."""
 
+    has_critic: bool = False
+    """True when a value model of the same size is trained beside the policy."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEstimate:
@@ -49,6 +52,8 @@ class MemoryEstimate:
     """Of all trained weights; for bfloat16 weights also the float32 sums over micro-batches."""
     optimizer: int
     """Two float32 moments of AdamW; for bfloat16 weights also their float32 masters."""
+    critic: int
+    """Weights, gradients and optimiser of the value model; 0 without one."""
     kv_cache: int
     """Keys and values while sampling."""
     activations: int
@@ -58,7 +63,7 @@ class MemoryEstimate:
     @property
     def peak(self) -> int:
         """Sampling and updating take turns: the lasting parts plus the larger of the two."""
-        lasting = self.weights + self.reference + self.gradients + self.optimizer
+        lasting = self.weights + self.reference + self.gradients + self.optimizer + self.critic
         return lasting + max(self.kv_cache, self.activations + self.logits)
 
     def parts(self) -> dict[str, int]:
@@ -89,12 +94,15 @@ def estimate_memory(settings: ModelSettings, workload: Workload) -> MemoryEstima
         attach_adapter(model, settings.lora, seed=0)
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         trained_item = _FLOAT32_BYTES
+    own_master = 0 if item == _FLOAT32_BYTES else _FLOAT32_BYTES
+    critic = base * (2 * item + 2 * own_master + 2 * _FLOAT32_BYTES)
     master = 0 if trained_item == _FLOAT32_BYTES else _FLOAT32_BYTES
     return MemoryEstimate(
         weights=base * item + (trained * trained_item if settings.lora else 0),
         reference=base * item if workload.has_reference and settings.lora is None else 0,
         gradients=trained * (trained_item + master),
         optimizer=trained * (2 * _FLOAT32_BYTES + master),
+        critic=critic if workload.has_critic else 0,
         kv_cache=_kv_values_per_token(model) * item * workload.rows * workload.row_tokens,
         activations=values_per_token * item * workload.micro_batch_tokens,
         logits=workload.logits_bytes,

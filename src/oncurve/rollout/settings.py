@@ -11,24 +11,15 @@ class RolloutSettings(Settings):
     num_prompts: int = Field(32, ge=1)
     """P, tasks per rollout."""
 
-    group_size: int = 16
-    """G, completions per task, at least 2. A rollout has num_prompts * group_size completions."""
+    group_size: int = Field(16, ge=1)
+    """G, completions per task. A rollout has num_prompts * group_size completions. At least 2 where a completion is
+    graded against the others of its group."""
 
     sampling: Sampling = Sampling()
     """How tokens are drawn. The learner divides by the same temperature."""
 
     max_rows: int = Field(512, ge=1)
     """Most completions that grow at once; the rest wait. Lower it when memory is short: samples stay the same."""
-
-    @field_validator("group_size")
-    @classmethod
-    def _has_a_baseline(cls, group_size: int) -> int:
-        if group_size < 2:
-            raise ValueError(
-                f"group_size must be at least 2, got {group_size}. A completion is graded against the others of its "
-                "group, and a group of one has no others: its advantage would always be 0."
-            )
-        return group_size
 
     @field_validator("sampling")
     @classmethod

@@ -3,6 +3,7 @@
 A task is a prompt, a gold answer and the name of the verifier that compares the two. Nothing here needs torch.
 """
 
+from oncurve.tasks.curriculum import CurriculumSettings
 from oncurve.tasks.generated import GeneratedTasks, guessed_example, worked_example
 from oncurve.tasks.loading import Preview, load_tasks, preview
 from oncurve.tasks.pairs import ExampleRow, PairRow, read_examples, read_pairs
@@ -11,7 +12,7 @@ from oncurve.tasks.prompts import prompt_text
 from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.sampler import TaskSampler
 from oncurve.tasks.settings import ColumnSettings, ExampleSettings, TaskSettings
-from oncurve.tasks.steering import CurriculumSampler, CurriculumSettings
+from oncurve.tasks.steering import CurriculumSampler
 from oncurve.tasks.taskset import UNBOUNDED, Note, TaskSet
 
 __all__ = [

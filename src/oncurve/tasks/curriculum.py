@@ -2,9 +2,54 @@
 
 from collections.abc import Sequence
 from math import isfinite, sqrt, tanh
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from oncurve.types import Settings
 
 PriorityMode = Literal["failure", "variance"]
+
+
+class CurriculumSettings(Settings):
+    """Which tasks come first. Choosing moves the tasks trained on away from the uniform average of the data."""
+
+    mode: Literal["none", "difficulty", "failure", "variance"] = "none"
+    """``difficulty`` asks for tasks of a difficulty that follows the mean reward (AdaRFT); ``failure`` draws tasks in
+    proportion to 1 - pass rate, ``variance`` to the spread sqrt(p (1 - p)) of their answers."""
+
+    window: int = Field(4, ge=1, le=1000)
+    """Candidates for each task that is wanted; 1 leaves no choice."""
+
+    memory: float = Field(0.5, ge=0, lt=1)
+    """How much of an old pass rate stays when a task, or one of its kind and difficulty, is seen again."""
+
+    variance_floor: float = Field(0.05, ge=0)
+    """variance: added to the spread, so that tasks at 0 and 1 are tried again."""
+
+    retire_at: float | None = Field(None, gt=0, le=1)
+    """Tasks with at least this pass rate are only taken when nothing else is left. None: never retired."""
+
+    lowest: float = 0.0
+    """difficulty: where it begins, and its lower end."""
+
+    highest: float = 100.0
+    """difficulty: its upper end."""
+
+    step: float = Field(50.0, gt=0)
+    """difficulty: largest move after one rollout."""
+
+    sensitivity: float = Field(2.0, gt=0)
+    """difficulty: how fast the move saturates, per unit of reward."""
+
+    wanted_reward: float = 0.5
+    """difficulty: mean reward at which it stays."""
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.lowest >= self.highest:
+            raise ValueError(f"lowest {self.lowest} must be below highest {self.highest}")
+        return self
 
 
 def adarft_target(

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from oncurve.tasks.curriculum import CurriculumSettings
 from oncurve.tasks.registry import FILE, SOURCES
 from oncurve.types import Settings, did_you_mean
 
@@ -104,6 +105,9 @@ class TaskSettings(Settings):
     held_out_fraction: float = Field(0.1, ge=0.01, le=0.5)
     """Share of all possible problems that is kept out of training, chosen by a hash of each problem. A generated
     source draws about 1 / held_out_fraction problems for each held-out one: raise it where drawing is slow."""
+
+    curriculum: CurriculumSettings = CurriculumSettings()
+    """Which training problems come first."""
 
     held_out_seed: int | None = None
     """Draws the held-out problems of a generated source. Unset: the run's seed. Set, runs of several seeds are

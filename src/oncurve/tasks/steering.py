@@ -6,57 +6,14 @@ was seen of the policy, and the place on the walk, are the whole state.
 
 from collections.abc import Mapping, Sequence
 from math import inf, log
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
-
-from oncurve.tasks.curriculum import adarft_target, nearest_in_difficulty, priority_weights
+from oncurve.tasks.curriculum import CurriculumSettings, adarft_target, nearest_in_difficulty, priority_weights
 from oncurve.tasks.sampler import TaskSampler
-from oncurve.types import DataError, Settings, Task, unit_interval
+from oncurve.types import DataError, Task, unit_interval
 
 UNSEEN_RATE = 0.5
 """Pass rate that a task is taken to have before anything like it was seen."""
-
-
-class CurriculumSettings(Settings):
-    """Which tasks come first. Choosing moves the tasks trained on away from the uniform average of the data."""
-
-    mode: Literal["none", "difficulty", "failure", "variance"] = "none"
-    """``difficulty`` asks for tasks of a difficulty that follows the mean reward (AdaRFT); ``failure`` draws tasks in
-    proportion to 1 - pass rate, ``variance`` to the spread sqrt(p (1 - p)) of their answers."""
-
-    window: int = Field(4, ge=1, le=1000)
-    """Candidates for each task that is wanted; 1 leaves no choice."""
-
-    memory: float = Field(0.5, ge=0, lt=1)
-    """How much of an old pass rate stays when a task, or one of its kind and difficulty, is seen again."""
-
-    variance_floor: float = Field(0.05, ge=0)
-    """variance: added to the spread, so that tasks at 0 and 1 are tried again."""
-
-    retire_at: float | None = Field(None, gt=0, le=1)
-    """Tasks with at least this pass rate are only taken when nothing else is left. None: never retired."""
-
-    lowest: float = 0.0
-    """difficulty: where it begins, and its lower end."""
-
-    highest: float = 100.0
-    """difficulty: its upper end."""
-
-    step: float = Field(50.0, gt=0)
-    """difficulty: largest move after one rollout."""
-
-    sensitivity: float = Field(2.0, gt=0)
-    """difficulty: how fast the move saturates, per unit of reward."""
-
-    wanted_reward: float = 0.5
-    """difficulty: mean reward at which it stays."""
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
-        if self.lowest >= self.highest:
-            raise ValueError(f"lowest {self.lowest} must be below highest {self.highest}")
-        return self
 
 
 class CurriculumSampler:
@@ -74,6 +31,15 @@ class CurriculumSampler:
         self._seed = seed
         self._target = settings.lowest
         self._rates: dict[str, float] = {}
+
+    @property
+    def cursor(self) -> int:
+        """Tasks walked over so far, those that were not chosen included."""
+        return self._walk.cursor
+
+    @cursor.setter
+    def cursor(self, value: int) -> None:
+        self._walk.cursor = value
 
     def take(self, num_tasks: int) -> list[Task]:
         """The next ``num_tasks`` different tasks.

@@ -44,6 +44,16 @@ def describe_environment(*, num_threads: int, weights: str, data: str | None = N
     }
 
 
+def memory_metrics() -> dict[str, float]:
+    """``memory/peak_bytes``, the most this process has held so far; empty where the system does not say."""
+    if sys.platform == "win32":
+        return {}
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"memory/peak_bytes": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)}
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -20,17 +20,15 @@ def train_offline(session: OfflineSession, *, should_stop: Callable[[], bool] = 
         session: new, or resumed from a checkpoint.
         should_stop: asked between steps; True ends the run with a checkpoint.
     """
-    config = session.config
-    first = session.step
-    for step in range(first, config.steps + 1):
+    for step in range(session.step, session.config.steps + 1):
         if session.is_evaluation_due(step):
             yield session.evaluate(step)
-        if step == config.steps or should_stop():
+        if session.is_finished or should_stop():
             break
         batch = session.take()
         metrics = session.update(batch)
         yield session.record(step, metrics)
-        if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
-            yield session.checkpoint(step + 1)
+        if session.is_checkpoint_due:
+            yield session.checkpoint(session.step)
     if session.saved_step != session.step:
         yield session.checkpoint(session.step)

@@ -10,6 +10,7 @@ from oncurve.model import Policy, reference_of
 from oncurve.report import RunFolder
 from oncurve.tasks import TaskSet
 from oncurve.train.checks import refuse_unusable_tasks
+from oncurve.train.environment import memory_metrics
 from oncurve.train.events import Stepped
 from oncurve.train.given import load_given
 from oncurve.train.plan import require_memory
@@ -63,7 +64,7 @@ class OfflineSession(Session, methods=("dpo", "sft")):
         metrics = self.learner.update(batch)
         seconds = time.perf_counter() - started
         rate = metrics["tokens/completion"] / seconds
-        return metrics | {"seconds/update": seconds, "tokens_per_second/update": rate}
+        return metrics | {"seconds/update": seconds, "tokens_per_second/update": rate} | memory_metrics()
 
     def record(self, step: int, metrics: Mapping[str, float]) -> Stepped:
         """Write what one step did; from here on it counts as done."""

@@ -1,21 +1,24 @@
 """A run that learns from its own samples: rollout, verify, update."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
+from typing import Any
 
 from oncurve.config import RunConfig
-from oncurve.learner import Learner, UpdateResult, rollout_metrics
+from oncurve.learner import Critic, Learner, UpdateResult, rollout_metrics
 from oncurve.model import Policy
 from oncurve.report import RunFolder
 from oncurve.rollout import Collector, Rollout, collect_informative
-from oncurve.tasks import TaskSampler, TaskSet
+from oncurve.tasks import CurriculumSampler, TaskSet
 from oncurve.train.checks import refuse_unusable_tasks
+from oncurve.train.environment import memory_metrics
 from oncurve.train.events import Noted, Stepped
 from oncurve.train.findings import inspect_rollout, share_without_verdict
 from oncurve.train.plan import require_memory
 from oncurve.train.session import Material, Session
-from oncurve.types import DataError, RunError, Task
+from oncurve.types import DataError, Group, RunError, Status, Task
 
 GOLDS_CHECKED = 512
 """Golds that must accept themselves before a run starts; ``oncurve check`` goes through all of a file."""
@@ -27,7 +30,8 @@ class OnlineSession(Session, methods=("online",)):
     def __init__(self, folder: RunFolder, material: Material) -> None:
         super().__init__(folder, material)
         config = self.config
-        self._sampler: TaskSampler = material.source
+        self._sampler: CurriculumSampler = material.source
+        self._tokens_sampled = 0
         self._collector = Collector(self.policy, self._engine, self._scorer, config.rollout, seed=config.seed)
         self.learner: Learner = Learner(
             self.policy,
@@ -35,12 +39,20 @@ class OnlineSession(Session, methods=("online",)):
             config.objective,
             sampling=config.rollout.sampling,
             primary=config.reward.primary_name,
+            component_weights=config.reward.weights,
+            critic=_critic_of(config, self.policy),
         )
+
+    @property
+    def is_finished(self) -> bool:
+        """True when there is no further step, or the budget of sampled tokens is spent."""
+        budget = self.config.rollout_tokens
+        return super().is_finished or 0 < budget <= self._tokens_sampled
 
     @classmethod
     def load(cls, config: RunConfig, policy: Policy, tasks: TaskSet) -> Material:
         """The training tasks, walked over without replacement."""
-        sampler = TaskSampler(tasks.train, seed=config.seed)
+        sampler = CurriculumSampler(tasks.train, config.tasks.curriculum, seed=config.seed)
         return Material(config=config, policy=policy, tasks=tasks, source=sampler)
 
     @classmethod
@@ -105,17 +117,64 @@ class OnlineSession(Session, methods=("online",)):
         started = time.perf_counter()
         result = self.learner.update(rollout.groups)
         seconds = time.perf_counter() - started
-        num_tokens = sum(len(done.token_ids) for group in rollout.groups for done in group.completions)
-        times = {"seconds/update": seconds, "tokens_per_second/update": num_tokens / seconds}
+        parts = {f"seconds/{name}": spent for name, spent in result.seconds.items()}
+        times = {
+            **parts,
+            "seconds/update": seconds - sum(parts.values()),
+            "tokens_per_second/update": _num_tokens(rollout.groups) / seconds,
+        }
         return replace(result, metrics=result.metrics | times)
 
     def record(self, step: int, rollout: Rollout, update: UpdateResult) -> Stepped:
         """Write what one step did; from here on it counts as done."""
-        metrics = {**rollout.metrics(), **update.metrics}
+        metrics = {**rollout.metrics(), **update.metrics, **self._sampler.metrics(), **memory_metrics()}
         advantages = [*update.advantages, *([0.0] * len(group.completions) for group in rollout.set_aside)]
         if rollout.set_aside:  # rates describe the policy, not the selection that it is trained on
             metrics |= rollout_metrics(rollout.all_groups, advantages)
         self.folder.append_rollouts(step, rollout.all_groups, advantages)
         self.folder.append_metrics({"step": step, **metrics})
+        self._learn_of_tasks(rollout.all_groups)
+        self._tokens_sampled += _num_tokens(rollout.all_groups)
         self.step = step + 1
         return Stepped(step=self.step, metrics=metrics)
+
+    def more_state(self) -> dict[str, Any]:
+        """What the curriculum knows, and how much of the budget is spent."""
+        return {"curriculum": self._sampler.state_dict(), "tokens_sampled": self._tokens_sampled}
+
+    def load_more_state(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``more_state`` was taken."""
+        self._sampler.load_state_dict(state["curriculum"])
+        self._tokens_sampled = int(state["tokens_sampled"])
+
+    def _learn_of_tasks(self, groups: Sequence[Group]) -> None:
+        """Tell the curriculum what the policy passed."""
+        scored = [group for group in groups if any(reward is not None for reward in group.rewards)]
+        rewards = [reward for group in scored for reward in group.rewards if reward is not None]
+        if rewards:
+            self._sampler.observe([(group.task, _pass_rate(group)) for group in scored], fmean(rewards))
+
+
+class CollectSession(OnlineSession, methods=("collect",)):
+    """Samples and scores completions of the starting policy; the weights stay as they are."""
+
+    def update(self, rollout: Rollout) -> UpdateResult:
+        """Nothing but the figures of the rollout."""
+        nothing = tuple(tuple(0.0 for _ in group.completions) for group in rollout.groups)
+        return UpdateResult(metrics=rollout_metrics(rollout.groups), advantages=nothing)
+
+
+def _critic_of(config: RunConfig, policy: Policy) -> Critic | None:
+    if config.objective.advantage.estimator != "gae":
+        return None
+    return Critic(policy, config.critic, config.learner, seed=config.seed)
+
+
+def _num_tokens(groups: Sequence[Group]) -> int:
+    return sum(len(done.token_ids) for group in groups for done in group.completions)
+
+
+def _pass_rate(group: Group) -> float:
+    """Share of the completions with a verdict that are right."""
+    statuses = [verdict.status for verdict in group.verdicts if verdict.status is not Status.NO_VERDICT]
+    return statuses.count(Status.CORRECT) / len(statuses)

@@ -54,6 +54,7 @@ def plan_memory(config: RunConfig, *, row_tokens: int) -> MemoryEstimate:
             micro_batch_tokens=max(config.learner.micro_batch_tokens, row_tokens),
             logits_bytes=4 * config.learner.logits_chunk_bytes,
             has_reference=True,
+            has_critic=config.method == "online" and config.objective.advantage.estimator == "gae",
         ),
     )
 

@@ -154,16 +154,26 @@ class Session(ABC):
         self._scorer.close()
         self.folder.unlock()
 
+    @property
+    def is_finished(self) -> bool:
+        """True when there is no further step."""
+        return self.step >= self.config.steps
+
     def is_evaluation_due(self, step: int) -> bool:
         """True before the first step, after the last, and every ``evaluation.every`` between."""
         every = self.config.evaluation.every
-        return step in (0, self.config.steps) or (every > 0 and step % every == 0)
+        return step == 0 or self.is_finished or (every > 0 and step % every == 0)
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """True after the last step, and every ``checkpoint_every`` before it."""
+        return self.is_finished or self.step % self.config.checkpoint_every == 0
 
     def evaluate(self, step: int) -> Evaluated:
         """Examine the policy on held-out tasks and record it."""
         started = time.perf_counter()
         settings = self.config.evaluation
-        is_full = step in (0, self.config.steps)
+        is_full = step == 0 or self.is_finished
         evaluation = evaluate_policy(
             self._engine,
             self._scorer,
@@ -180,14 +190,26 @@ class Session(ABC):
 
     def checkpoint(self, step: int) -> Saved:
         """Make records and weights safe; a kill during this call leaves the checkpoint before it."""
-        self.folder.seal(is_final=step == self.config.steps)
+        self.folder.seal(is_final=self.is_finished)
         self.folder.sync()
-        state = {"step": step, "cursor": self._source.cursor, "learner": self.learner.state_dict()}
+        state = {
+            "step": step,
+            "cursor": self._source.cursor,
+            "learner": self.learner.state_dict(),
+            **self.more_state(),
+        }
         path = save_checkpoint(
             self.folder.checkpoints, step, self.policy, state, keep_last=self.config.keep_checkpoints
         )
         self.saved_step = step
         return Saved(step=step, path=path)
+
+    def more_state(self) -> dict[str, Any]:
+        """What a checkpoint of this kind of run holds beside step, cursor and learner."""
+        return {}
+
+    def load_more_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most kinds have nothing more
+        """Continue where ``more_state`` was taken."""
 
     def _continue(self, material: Material) -> None:
         checkpoint = latest_checkpoint(self.folder.checkpoints)
@@ -196,9 +218,10 @@ class Session(ABC):
             self.step = self.saved_step = int(state["step"])
             self._source.cursor = int(state["cursor"])
             self.learner.load_state_dict(state["learner"])
+            self.load_more_state(state)
         self.folder.rewind(self.step)
         require_history(self.folder, self.step)
-        if self.step == self.config.steps:
+        if self.is_finished:
             self.folder.seal(is_final=True)
         if self.step == 0:
             self._note(material)
