@@ -235,9 +235,9 @@ def raft(objective: ObjectiveSettings, rollout: Rollout) -> Floats:
     for group in rollout.groups:
         seen: list[tuple[int, ...]] = []
         for reward, completion in zip(group.rewards, group.completions, strict=True):
-            is_new = completion.token_ids not in seen
-            seen.append(completion.token_ids)
-            chosen.append(float(reward is not None and reward >= objective.advantage.threshold and is_new))
+            is_good = reward is not None and reward >= objective.advantage.threshold
+            chosen.append(float(is_good and completion.token_ids not in seen))
+            seen += [] if reward is None else [completion.token_ids]
     return chosen
 
 

@@ -175,7 +175,7 @@ def _by_completion(
         scored=scored,
         lengths=_matrix([[float(len(done.token_ids)) for done in group.completions] for group in groups])[0],
         trained_lengths=bare.trained_lengths,
-        is_repeat=_repeats(groups, rewards.shape[1]) if settings.estimator == "raft" else None,
+        is_repeat=_repeats(groups, scored) if settings.estimator == "raft" else None,
         components=None if components is None else components.values,
         component_weights=None if components is None else components.weights,
     )
@@ -262,14 +262,15 @@ def _components(groups: Sequence[Group], weights: Mapping[str, float]) -> _Compo
     )
 
 
-def _repeats(groups: Sequence[Group], width: int) -> Tensor:
-    """[P, G] bool, True where an earlier member of the group has the same tokens."""
-    table = torch.zeros(len(groups), width, dtype=torch.bool)
+def _repeats(groups: Sequence[Group], scored: Tensor) -> Tensor:
+    """[P, G] bool, True where an earlier scored member of the group has the same tokens."""
+    table = torch.zeros_like(scored)
     for p, group in enumerate(groups):
         seen: set[tuple[int, ...]] = set()
         for g, completion in enumerate(group.completions):
             table[p, g] = completion.token_ids in seen
-            seen.add(completion.token_ids)
+            if bool(scored[p, g]):
+                seen.add(completion.token_ids)
     return table
 
 
