@@ -84,7 +84,9 @@ def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
 
 
 def test_a_group_of_one_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match=r"rollout\.group_size must be at least 2, got 1.*grades a completion against the others"):
+    with pytest.raises(
+        ConfigError, match=r"rollout\.group_size must be at least 2, got 1.*grades a completion against the others"
+    ):
         load_config(None, ["--rollout.group_size", "1"])
 
 
@@ -139,3 +141,14 @@ def test_known_settings_are_dotted_names() -> None:
     names = known_settings()
     assert "rollout.sampling.temperature" in names
     assert "model.lora.rank" in names
+
+
+def test_a_preset_on_the_command_line_takes_the_place_of_the_objective_in_the_file() -> None:
+    config = load_config(None, ["--objective.preset", "dr_grpo"])
+    assert load_config(None).objective.aggregation == "token-mean"
+    assert config.objective.aggregation == "constant"
+    assert config.objective.advantage.estimator == "group_mean"
+    assert config.objective.zero_variance == "keep"
+    changed = load_config(None, ["--objective.preset", "dr_grpo", "--objective.clip-high", "0.3"])
+    assert changed.objective == config.objective.model_copy(update={"clip_high": 0.3})
+    assert load_config(None, ["--objective.preset", "ppo"]).objective.advantage.estimator == "gae"

@@ -16,20 +16,26 @@ from oncurve.types import ConfigError, did_you_mean
 
 EMBEDDED = "the embedded default"
 
+PRESET = "objective.preset"
+
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a run's settings.
 
     Args:
         path: a TOML file; None takes the embedded default.
-        overrides: command-line words such as ``--learner.lr 1e-4`` or ``--seed=3``; they win over the file.
+        overrides: command-line words such as ``--learner.lr 1e-4`` or ``--seed=3``; they win over the file. A preset
+            named among them takes the place of the file's whole [objective].
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds unknown, out-of-range or contradicting settings.
     """
     where = EMBEDDED if path is None else str(path)
     data = _read(path)
-    for key, value in _parse_overrides(overrides):
+    given = [(key.replace("-", "_"), value) for key, value in _parse_overrides(overrides)]
+    if any(key == PRESET for key, _ in given):
+        data.pop("objective", None)
+    for key, value in given:
         _insert(data, key, value)
     try:
         return RunConfig.model_validate(data)
@@ -84,7 +90,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _insert(data: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.replace("-", "_").split(".")
+    *parents, last = key.split(".")
     table = data
     for parent in parents:
         child = table.setdefault(parent, {})
