@@ -1,5 +1,7 @@
 """Group advantages, by paper and by property."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oncurve.algo import AdvantageSettings, group_advantages, informative_scale, is_zero_variance
+from oncurve.algo.advantage_settings import idle_numbers
 
 ESTIMATORS = ("group_zscore", "group_mean", "rloo")
 finite = st.floats(-100, 100, allow_subnormal=False)
@@ -18,6 +21,13 @@ def rows(min_size: int = 2) -> st.SearchStrategy[list[float]]:
 
 def table(*groups: list[float]) -> Tensor:
     return torch.tensor(groups, dtype=torch.float64)
+
+
+def basic(estimator: str, **numbers: Any) -> AdvantageSettings:
+    """Settings with those of the numbers that the estimator uses."""
+    idle = idle_numbers(estimator, whiten=False)
+    used = {name: value for name, value in numbers.items() if name not in idle}
+    return AdvantageSettings(estimator=estimator, **used)  # type: ignore[arg-type]
 
 
 def test_the_std_is_the_populations_by_default_and_the_samples_on_demand() -> None:
@@ -50,7 +60,7 @@ def test_leave_one_out_compares_with_the_mean_of_the_others() -> None:
     ],
 )
 def test_an_unscored_member_gets_zero_and_no_say(estimator: str, expected: list[float]) -> None:
-    settings = AdvantageSettings(estimator=estimator, std_eps=0.0)  # type: ignore[arg-type]
+    settings = basic(estimator, std_eps=0.0)
     scored = torch.tensor([[True, True, False]])
     found = group_advantages(table([4.0, 1.0, float("nan")]), settings, scored=scored)
     assert found[0].tolist() == pytest.approx(expected)
@@ -68,7 +78,7 @@ def test_fewer_than_two_scored_members_have_no_baseline(estimator: str) -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @given(reward=st.floats(-1e3, 1e3, width=32), group_size=st.integers(2, 16))
 def test_equal_rewards_give_exactly_zero(estimator: str, reward: float, group_size: int) -> None:
-    settings = AdvantageSettings(estimator=estimator, std_eps=0.0, tolerance=0.0)  # type: ignore[arg-type]
+    settings = basic(estimator, std_eps=0.0, tolerance=0.0)
     found = group_advantages(torch.full((1, group_size), reward, dtype=torch.float32), settings)
     assert torch.equal(found, torch.zeros(1, group_size))
 
@@ -88,7 +98,7 @@ def test_the_tolerance_decides_and_belongs_to_the_equal_side() -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @given(rewards=rows(), shift=finite)
 def test_rows_sum_to_zero_and_a_shift_changes_nothing(estimator: str, rewards: list[float], shift: float) -> None:
-    settings = AdvantageSettings(estimator=estimator, std_eps=1e-3, tolerance=1e-3)  # type: ignore[arg-type]
+    settings = basic(estimator, std_eps=1e-3, tolerance=1e-3)
     found = group_advantages(table(rewards), settings)
     assert found.sum().item() == pytest.approx(0, abs=1e-9)
     if max(rewards) - min(rewards) > 2e-3:
@@ -118,7 +128,7 @@ def test_another_group_never_matters(estimator: str, first: list[float], second:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @given(rewards=rows(), garbage=st.sampled_from([float("nan"), float("inf"), -1e9, 0.0]))
 def test_a_masked_member_is_the_same_as_none(estimator: str, rewards: list[float], garbage: float) -> None:
-    settings = AdvantageSettings(estimator=estimator, ddof=1)  # type: ignore[arg-type]
+    settings = basic(estimator, ddof=1)
     scored = torch.tensor([[True] * len(rewards) + [False]])
     found = group_advantages(table([*rewards, garbage]), settings, scored=scored)
     assert torch.allclose(found[0, :-1], group_advantages(table(rewards), settings)[0], atol=1e-9)

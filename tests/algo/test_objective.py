@@ -177,20 +177,112 @@ def test_another_shape_is_refused(name: str) -> None:
         policy_loss(settings, **batch, num_step_tokens=10)  # type: ignore[arg-type]
 
 
-def test_k1_in_the_loss_is_refused_with_its_reason() -> None:
-    with pytest.raises(ValidationError, match="expected gradient is 0"):
-        ObjectiveSettings(kl_coef=0.1, kl_estimator="k1", kl_placement="loss")
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    # what is set, and a piece of the message: what is wrong, then what to do
+    (
+        {"loss": "gspo", "aggregation": "token-mean"},
+        r"same for every token .* Set objective.aggregation = \"seq-mean-tok",
+    ),
+    ({"loss": "gspo", "aggregation": "seq-mean-token-sum"}, r"another objective.* Set objective.aggregation"),
+    ({"loss": "gspo_token", "aggregation": "constant"}, r"geometric mean over the completion\. Set"),
+    ({"loss": "gmpo", "aggregation": "token-mean"}, r"same for every token of a completion\. Set"),
+    ({"loss": "luspo"}, r"each term times its length\. Set objective.aggregation = \"seq-mean-token-sum\""),
+    (
+        {"loss": "gspo", "advantage": {"estimator": "gae"}},
+        r"gae gives one a token\. Set objective.loss = \"gspo_token\"",
+    ),
+    ({"loss": "topr", "advantage": {"estimator": "reinforce_pp"}}, r"one advantage a completion.* Set objective.loss"),
+    ({"ratio_cap": 1.2}, r"ratio_cap 1.2 must be above 1 \+ clip_high = 1.2"),
+    ({"ratio_cap": 2.0, "dual_clip": 3.0}, r"same thing in two ways: keep one"),
+    ({"loss": "cispo", "clip_low": 0.1}, r"clip_low does nothing with loss cispo: it belongs to clip, .*Remove it"),
+    ({"loss": "reinforce", "clip_high": 0.3}, r"clip_high does nothing with loss reinforce.*Remove it"),
+    ({"loss": "gspo", "dual_clip": 3.0}, r"dual_clip does nothing with loss gspo: it belongs to clip\. Remove it"),
+    ({"loss": "sapo", "ratio_cap": 3.0}, r"ratio_cap does nothing with loss sapo.*Remove it"),
+    ({"cispo": {"ratio_max": 2.0}}, r"cispo does nothing with loss clip.*Remove it"),
+    ({"sapo": {"tau_positive": 2.0}}, r"sapo does nothing with loss clip.*Remove it"),
+    ({"vespo": {"rate_negative": 1.0}}, r"vespo does nothing with loss clip.*Remove it"),
+    ({"loss": "cispo", "cispo": {"ratio_min": 5.0}}, r"ratio_min 5.0 must be below ratio_max 5.0"),
+    ({"correction": {"mode": "seq_mask", "low": 2.0}}, r"low 2.0 must be below high 2.0"),
+    ({"correction": {"high": 3.0}}, r"do nothing without a mode: set objective.correction.mode or remove"),
+    (
+        {"loss": "gspo", "token_filter": {"mode": "clip_cov"}},
+        r"acts on clipped tokens, got loss gspo\. Set objective.loss",
+    ),
+    ({"token_filter": {"frac": 0.1}}, r"token_filter.frac does nothing with mode all.*Remove it, or set"),
+    ({"token_filter": {"mode": "kl_cov", "low": 0.5}}, r"token_filter.low does nothing with mode kl_cov.*clip_cov"),
+    ({"token_filter": {"mode": "high_entropy", "coef": 0.5}}, r"token_filter.coef does nothing with mode high_entropy"),
+    ({"token_filter": {"mode": "clip_cov", "low": 5.0}}, r"low 5.0 must be below high 5.0"),
+    ({"kl_adaptive": {}}, r"kl_coef is 0: it would stay 0\. Set kl_coef"),
+    ({"kl_coef": 0.1, "kl_estimator": "k1"}, r"expected gradient is 0\. Set objective.kl_placement = \"reward\""),
+    (
+        {"kl_coef": 0.1, "kl_placement": "reward", "kl_estimator": "k3_weighted"},
+        r"no gradient\. Set objective.kl_placement = \"loss\", or objective.kl_estimator = \"k1\"",
+    ),
+    *(
+        (
+            {"kl_coef": 0.1, "kl_placement": "reward", "kl_estimator": "k1", "zero_variance": "keep"}
+            | {"advantage": {"estimator": estimator}},
+            rf"{estimator} {reason}.* Set objective.kl_placement = \"loss\"",
+        )
+        for estimator, reason in {
+            "gdpo": "normalises each reward component",
+            "maxrl": "needs rewards of exactly 0 and 1",
+            "pass_at_k": "needs rewards of exactly 0 and 1",
+            "difficulty": "tells right from wrong by the sign",
+            "raft": "compares rewards with a threshold",
+            "ngrpo": "divides by the std of the group",
+        }.items()
+    ),
+    *(
+        (
+            {"kl_coef": 0.1, "kl_placement": "reward", "kl_estimator": "k1", "zero_variance": keeping}
+            | {"advantage": {"estimator": estimator}},
+            r"the only spread\. Set objective.zero_variance = \"skip\", or objective.advantage.estimator",
+        )
+        for keeping in ("keep", "rescale")
+        for estimator in ("group_zscore", "top_gap")
+    ),
+    (
+        {"entropy_coef": 0.1, "entropy_adaptive": {"coef_max": 0.05}},
+        r"starts at 0.1, above entropy_adaptive.coef_max 0.05: raise coef_max or lower entropy_coef",
+    ),
+    *(
+        ({"advantage": {"estimator": estimator}}, r"learns from groups .* Set objective.zero_variance = \"keep\"")
+        for estimator in ("batch_loo", "shrink", "reinforce_pp", "reinforce_pp_baseline", "ngrpo", "gae", "raft")
+    ),
+    (
+        {"advantage": {"estimator": "pkpo", "leave_one_out": False}},
+        r"learns from groups .* Set objective.zero_variance",
+    ),
+    (
+        {"advantage": {"k": 3}},
+        r"k does nothing with the estimator group_zscore: it belongs to pass_at_k, pkpo\. Remove",
+    ),
+    ({"advantage": {"estimator": "rloo", "ddof": 1}}, r"ddof does nothing with the estimator rloo.*Remove it"),
+    ({"advantage": {"estimator": "group_mean", "std_eps": 0.1}}, r"std_eps does nothing with .* group_mean.*Remove it"),
+    ({"advantage": {"estimator": "gae", "lam": 0.9, "lam_alpha": 0.1}}, r"both set lambda: keep one of them"),
+    ({"advantage": {"estimator": "pkpo", "k": 1}}, r"nothing remains\. Set k to 2 or more, or leave_one_out to false"),
+    ({"advantage": {"estimator": "raft", "best_of_group": True, "max_per_group": 2}}, r"keeps one a group: remove it"),
+    ({"advantage": {"estimator": "raft", "whiten": True}}, r"minus its mean it is 0\. Remove it"),
+    ({"advantage": {"estimator": "reinforce_pp", "whiten": True}}, r"whitened by definition\. Remove it"),
+    ({"advantage": {"estimator": "reinforce_pp_baseline", "whiten": True}}, r"whitened by definition\. Remove it"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSALS)
+def test_a_senseless_combination_is_refused_with_reason_and_remedy(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ObjectiveSettings(**values)
+
+
+def test_what_the_refusals_leave_possible() -> None:
     assert not ObjectiveSettings(kl_coef=0.0, kl_estimator="k1").needs_reference
     assert ObjectiveSettings(kl_coef=0.1, kl_estimator="k1", kl_placement="reward").needs_reference
-
-
-def test_a_kl_alone_is_never_scaled_to_full_size() -> None:
     options: dict[str, Any] = {"kl_coef": 0.1, "kl_estimator": "k1", "kl_placement": "reward"}
-    with pytest.raises(ValidationError, match="only spread"):
-        ObjectiveSettings(**options, zero_variance="keep")
     ObjectiveSettings(**options, zero_variance="skip")
     ObjectiveSettings(**options, zero_variance="keep", advantage=AdvantageSettings(estimator="rloo"))
     ObjectiveSettings(**{**options, "kl_placement": "loss", "kl_estimator": "k3"}, zero_variance="keep")
+    AdvantageSettings(estimator="rloo", ddof=1, whiten=True)  # the std of the whitening
 
 
 @pytest.mark.parametrize(
@@ -199,14 +291,23 @@ def test_a_kl_alone_is_never_scaled_to_full_size() -> None:
         {"clip_low": 0.0},
         {"clip_low": 1.1},
         {"clip_high": 0.0},
+        {"dual_clip": 1.0},
+        {"ratio_cap": 1.0},
+        {"max_divergence": 0.0},
         {"kl_coef": -0.1},
         {"entropy_coef": -0.1},
         {"resample_rounds": 0},
         {"aggregation": "mean"},
+        {"loss": "ppo"},
         {"clip_hi": 0.2},
+        {"correction": {"mode": "token_mask", "low": -0.1}},
+        {"token_filter": {"mode": "high_entropy", "frac": 0.0}},
         {"advantage": {"std_eps": -1.0}},
         {"advantage": {"tolerance": -1.0}},
         {"advantage": {"ddof": 2}},
+        {"advantage": {"clip": 0.0}},
+        {"advantage": {"estimator": "gae", "gamma": 0.0}},
+        {"advantage": {"estimator": "gae", "lam": 1.1}},
     ],
 )
 def test_values_outside_their_range_are_refused(values: dict[str, Any]) -> None:
@@ -216,14 +317,46 @@ def test_values_outside_their_range_are_refused(values: dict[str, Any]) -> None:
 
 def test_the_defaults_are_stated() -> None:
     assert ObjectiveSettings().model_dump() == {
-        "advantage": {"estimator": "group_zscore", "ddof": 0, "std_eps": 1e-6, "tolerance": 1e-6},
+        "preset": "",
+        "advantage": {
+            "estimator": "group_zscore",
+            "ddof": 0,
+            "std_eps": 1e-6,
+            "tolerance": 1e-6,
+            "k": 4,
+            "leave_one_out": True,
+            "shrinkage": 0.25,
+            "std_of": "rewards",
+            "max_reward": 1.0,
+            "num_virtual": 1,
+            "gamma": 1.0,
+            "lam": 1.0,
+            "lam_alpha": None,
+            "threshold": 1.0,
+            "best_of_group": False,
+            "max_per_group": None,
+            "difficulty": {"weight_min": 0.4, "weight_max": 1.5, "midpoint": 0.75, "slope": 10.0},
+            "whiten": False,
+            "clip": None,
+        },
+        "loss": "clip",
         "clip_low": 0.2,
         "clip_high": 0.2,
+        "dual_clip": None,
+        "ratio_cap": None,
+        "cispo": {"ratio_min": 0.0, "ratio_max": 5.0},
+        "sapo": {"tau_positive": 1.0, "tau_negative": 1.05},
+        "vespo": {"power_positive": 2.0, "rate_positive": 3.0, "power_negative": 3.0, "rate_negative": 2.0},
+        "correction": {"mode": "none", "low": 0.0, "high": 2.0},
+        "max_divergence": None,
+        "token_filter": {"mode": "all", "frac": 0.2, "low": 1.0, "high": 5.0, "coef": 1.0},
         "aggregation": "seq-mean-token-mean",
         "kl_coef": 0.0,
         "kl_estimator": "k3",
         "kl_placement": "loss",
+        "kl_adaptive": None,
         "entropy_coef": 0.0,
+        "entropy_adaptive": None,
         "zero_variance": "skip",
         "resample_rounds": 4,
         "mask_truncated": False,

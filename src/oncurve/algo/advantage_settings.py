@@ -41,7 +41,22 @@ _SIGNAL_IN_EQUAL_GROUPS = frozenset(
 )
 """Estimators under which a group whose rewards are all equal still teaches something, on purpose."""
 
+_LOOKS_AT_OTHER_GROUPS = frozenset(
+    {"batch_std", "batch_loo", "shrink", "reinforce_pp", "reinforce_pp_baseline", "gdpo"}
+)
+"""Estimators whose baseline or scale comes from the whole rollout."""
+
+_NEVER_WHITENED = {
+    "raft": "every advantage is 1, and minus its mean it is 0",
+    "reinforce_pp": "it is whitened by definition",
+    "reinforce_pp_baseline": "it is whitened by definition",
+}
+
+_DIVIDES_BY_STD = frozenset({"group_zscore", "batch_std", "ngrpo", "top_gap", "gdpo", "difficulty"})
+
 _USERS: dict[str, frozenset[str]] = {
+    "ddof": _DIVIDES_BY_STD | {"reinforce_pp", "reinforce_pp_baseline"},
+    "std_eps": _DIVIDES_BY_STD | {"maxrl", "pass_at_k"},
     "k": frozenset({"pass_at_k", "pkpo"}),
     "leave_one_out": frozenset({"pkpo"}),
     "shrinkage": frozenset({"shrink"}),
@@ -82,13 +97,15 @@ class AdvantageSettings(Settings):
     completion itself out of its baseline; the others stand in docs/concepts/advantage.md."""
 
     ddof: Literal[0, 1] = 0
-    """Every std divides by its count - ddof: 0 is the population std, 1 the sample std (the default of torch)."""
+    """Every std divides by its count - ddof, also that of ``whiten``: 0 is the population std, 1 the sample std (the
+    default of torch)."""
 
     std_eps: float = Field(1e-6, ge=0)
-    """Added to the std (maxrl: to the mean), in units of reward."""
+    """Added to the std (maxrl: to the mean; pass_at_k: to the std of the best of k), in units of reward."""
 
     tolerance: float = Field(1e-6, ge=0)
-    """A group whose rewards span at most this is all-equal: its advantages are exactly 0."""
+    """A group whose rewards span at most this is all-equal: its advantages are exactly 0. Also decides which groups
+    ``zero_variance`` acts on."""
 
     k: int = Field(4, ge=1)
     """pass_at_k, pkpo: attempts whose best counts; at most the group size."""
@@ -139,14 +156,30 @@ class AdvantageSettings(Settings):
 
     @model_validator(mode="after")
     def _every_number_is_used(self) -> Self:
-        for name, users in _USERS.items():
-            if self.estimator not in users and getattr(self, name) != type(self).model_fields[name].default:
+        for name in idle_numbers(self.estimator, whiten=self.whiten):
+            if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} does nothing with the estimator {self.estimator}: it belongs to "
-                    f"{', '.join(sorted(users))}. Remove it, or choose that estimator."
+                    f"{', '.join(sorted(_USERS[name]))}. Remove it, or choose that estimator."
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_fit_each_other(self) -> Self:
         if self.lam_alpha is not None and self.lam != 1.0:
             raise ValueError("lam and lam_alpha both set lambda: keep one of them")
+        if self.estimator == "pkpo" and self.leave_one_out and self.k < 2:
+            raise ValueError(
+                f"pkpo leaves one of the k attempts out, and k is {self.k}: nothing remains. Set k to 2 or more, or "
+                "leave_one_out to false."
+            )
+        if self.best_of_group and self.max_per_group is not None:
+            raise ValueError("max_per_group does nothing with best_of_group, which keeps one a group: remove it")
+        if self.whiten and self.estimator in _NEVER_WHITENED:
+            raise ValueError(
+                f"whiten with the estimator {self.estimator} makes no sense: {_NEVER_WHITENED[self.estimator]}. "
+                "Remove it."
+            )
         return self
 
     @property
@@ -160,7 +193,18 @@ class AdvantageSettings(Settings):
         return self.estimator not in NEEDS_NO_GROUP
 
     @property
+    def couples_groups(self) -> bool:
+        """True when the rewards of one group change the advantages of another."""
+        return self.estimator in _LOOKS_AT_OTHER_GROUPS or self.whiten
+
+    @property
     def learns_from_equal_groups(self) -> bool:
         """True when a group whose rewards are all equal still teaches something, so that it must not be left out."""
         is_plain_pkpo = self.estimator == "pkpo" and not self.leave_one_out
         return self.estimator in _SIGNAL_IN_EQUAL_GROUPS or is_plain_pkpo
+
+
+def idle_numbers(estimator: str, *, whiten: bool) -> list[str]:
+    """Names of the settings of ``AdvantageSettings`` that do nothing under an estimator."""
+    idle = [name for name, users in _USERS.items() if estimator not in users]
+    return [name for name in idle if not (whiten and name == "ddof")]

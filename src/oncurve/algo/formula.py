@@ -18,6 +18,7 @@ from oncurve.algo.formula_loss import (
     entropy_lines,
     kl_lines,
     kl_symbol,
+    legend,
     loss_line,
     term_lines,
 )
@@ -52,7 +53,7 @@ def describe_objective(settings: ObjectiveSettings, *, group_size: int, max_toke
         The formula. Two settings that differ in anything that changes the update give different texts.
 
     Raises:
-        ValueError: group_size or max_tokens is too small, or temperature <= 0.
+        ValueError: group_size or max_tokens is too small for the estimator, or temperature <= 0.
     """
     require_temperature(temperature)
     smallest = 2 if settings.advantage.needs_group else 1
@@ -61,6 +62,11 @@ def describe_objective(settings: ObjectiveSettings, *, group_size: int, max_toke
             f"a formula needs group_size >= {smallest} and max_tokens >= 1, got {group_size} and {max_tokens}. "
             "A group of one has no baseline."
         )
+    if settings.advantage.estimator in ("pass_at_k", "pkpo") and settings.advantage.k > group_size:
+        raise ValueError(
+            f"objective.advantage.k is {settings.advantage.k} attempts, but group_size is {group_size}: there are not "
+            "as many completions to choose from. Lower k or raise rollout.group_size."
+        )
     ref = ", ref" if settings.needs_reference else ""
     definitions = [
         *term_lines(settings),
@@ -68,8 +74,9 @@ def describe_objective(settings: ObjectiveSettings, *, group_size: int, max_toke
         *advantage_lines(settings),
         *kl_lines(settings),
         *entropy_lines(settings, temperature),
-        *batch_lines(settings, group_size=group_size, max_tokens=max_tokens),
     ]
+    definitions += [line for line in [legend(definitions)] if line]
+    definitions += batch_lines(settings, group_size=group_size, max_tokens=max_tokens)
     return Formula(
         text="\n".join(
             ["minimise", wrapped(loss_line(settings, max_tokens=max_tokens)), "where", *map(wrapped, definitions)]
@@ -98,7 +105,9 @@ def _symbols(settings: ObjectiveSettings) -> dict[str, str]:
     if settings.needs_sampler_logprobs:
         symbols["sampledᵢₜ"] = "sampler_logprobs"
     if settings.needs_reference:
-        symbols |= {"refᵢₜ": "ref_logprobs", kl_symbol(settings): "kl_estimate"}
+        weighted = settings.kl_estimator == "k3_weighted"
+        symbols["refᵢₜ"] = "ref_logprobs"
+        symbols[kl_symbol(settings)] = "importance_weighted_kl" if weighted else "kl_estimate"
     if settings.has_entropy_bonus:
         symbols["H"] = "entropy_from_logits"
     return symbols

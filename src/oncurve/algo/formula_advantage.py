@@ -47,18 +47,18 @@ def _estimator_lines(settings: ObjectiveSettings, name: str) -> list[str]:
         case "rloo":
             return [f"{name} = {equal_group} {r} − (sum_g({r}) − {r}) / (count_g − 1)"]
         case "length_weighted":
-            return [
-                f"{name} = {equal_group} {r} − sum_g(nᵢ·{r}) / sum_g(nᵢ) — nᵢ: tokens of the completion, trained or not"
-            ]
+            return [f"{name} = {equal_group} {r} − sum_g(nᵢ·{r}) / sum_g(nᵢ)"]
         case "batch_std":
             spread = r if advantage.std_of == "rewards" else f"{r} − mean_g({r})"
             return [f"{name} = {equal_group} ({r} − mean_g({r})) / (std_all({spread}) + {eps})"]
         case "batch_loo":
             return [f"{name} = {equal_rollout} {r} − (sum_all({r}) − {r}) / (count_all − 1)"]
         case "shrink":
-            own, others = f"(sum_g({r}) − {r}) / (count_g − 1)", f"(sum_groups(mean_g({r})) − mean_g({r}))"
+            others = f"(sum_groups(mean_g({r})) − mean_g({r})) / (count_groups − 1)"
             return [
-                f"{name} = {equal_rollout} {r} − (1 − {shrinkage})·{own} − {shrinkage}·{others} / (count_groups − 1)"
+                f"{name} = (1 − {shrinkage})·uᵢ + {shrinkage}·(bᵢ if count_groups > 1 else uᵢ)",
+                f"uᵢ = {equal_group} {r} − (sum_g({r}) − {r}) / (count_g − 1) — against the others of its group",
+                f"bᵢ = {equal_rollout} {r} − {others} — against the means of the other groups",
             ]
         case "reinforce_pp_baseline":
             return [
@@ -73,10 +73,10 @@ def _estimator_lines(settings: ObjectiveSettings, name: str) -> list[str]:
             return _pass_at_k_lines(advantage, name, r)
         case "pkpo":
             rest = f" − max_rest({r})" if advantage.leave_one_out else ""
+            share = f"sum_subsets({advantage.k}, max_S({r}){rest}) / comb(count_g, {advantage.k})"
             return [
-                f"{name} = 1/comb(count_g, {advantage.k})·sum_subsets({advantage.k}, max_S({r}){rest}) — over the "
-                f"subsets S "
-                f"of {advantage.k} of the group that hold i; rest: S without i"
+                f"{name} = 0 if count_g < {advantage.k} else {share} — over the subsets S of {advantage.k} of the "
+                "group that hold i; rest: S without i"
             ]
         case "top_gap":
             gap = f"(max_g({r}) − second_g({r})) / (std_g({r}) + {eps})"
@@ -112,7 +112,7 @@ def _pass_at_k_lines(settings: AdvantageSettings, name: str, r: str) -> list[str
     wrong = f"uᵢ − comb(count_g − sum_g({r}) − 1, {k} − 1) / comb(count_g − 1, {k} − 1)"
     scale = f"(sqrt(uᵢ·(1 − uᵢ)) + {settings.std_eps!r})"
     return [
-        f"{name} = 0 if uᵢ = 0 or uᵢ = 1 else (uᵢ if {r} = 1 else {wrong}) / {scale}",
+        f"{name} = 0 if count_g < {k} or uᵢ = 0 or uᵢ = 1 else (uᵢ if {r} = 1 else {wrong}) / {scale}",
         f"uᵢ = comb(count_g − sum_g({r}), {k}) / comb(count_g, {k}) — the share of {k}-subsets without a right one",
     ]
 
@@ -149,7 +149,7 @@ def _token_lines(settings: AdvantageSettings, name: str) -> list[str]:
         f"δᵢₜ = qᵢₜ + {gamma}·next(Vᵢₜ) − Vᵢₜ — V: the critic, before the first step on the rollout",
     ]
     if settings.lam_alpha is not None:
-        return [*lines, f"λᵢ = max(1 − 1/({settings.lam_alpha!r}·Lᵢ), 0) — the critic learns the same sum with λ = 1"]
+        return [*lines, f"λᵢ = max(1 − 1/({settings.lam_alpha!r}·nᵢ), 0) — the critic learns the same sum with λ = 1"]
     return lines
 
 
@@ -158,7 +158,7 @@ def _reward_lines(settings: ObjectiveSettings) -> list[str]:
     if settings.kl_adaptive is not None:
         penalty = f"β·{kl_symbol(settings)}"
     if settings.advantage.is_token_level:
-        paid = "(rᵢ if t = Lᵢ else 0)"
+        paid = "(rᵢ if t = nᵢ else 0)"
         return [f"qᵢₜ = {paid} − {penalty}" if settings.has_kl_in_reward else f"qᵢₜ = {paid}"]
     penalised = f"sum_t({penalty})"
     return [f"r̃ᵢ = rᵢ − {penalised}"] if settings.has_kl_in_reward else []

@@ -10,7 +10,7 @@ def gradient_statements(settings: ObjectiveSettings) -> list[str]:
         _policy(settings),
         *_changes(settings),
         _advantage(settings),
-        *_finish(settings),
+        *_between_groups(settings),
         _kl(settings),
     ]
     if settings.has_entropy_bonus:
@@ -160,10 +160,16 @@ def _advantage(settings: ObjectiveSettings) -> str:
     return f"Advantage: {_OF_ADVANTAGE[settings.advantage.estimator]}"
 
 
-def _finish(settings: ObjectiveSettings) -> list[str]:
+def _between_groups(settings: ObjectiveSettings) -> list[str]:
+    found = []
     if settings.advantage.whiten:
-        return ["Whitening: subtracts one constant from every token's advantage and divides by another."]
-    return []
+        found.append(
+            "Whitening: subtracts one constant from every token's advantage and divides by another. Where lengths go "
+            "with rewards, that constant pushes groups with equal rewards, too."
+        )
+    if settings.advantage.couples_groups:
+        found.append("Groups: the rewards of one group change the advantages of the others.")
+    return found
 
 
 def _kl(settings: ObjectiveSettings) -> str:

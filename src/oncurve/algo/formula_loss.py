@@ -5,6 +5,9 @@ max clip sigmoid log``, ``x if condition else y``, sg (stop gradient), sums Σ o
 mean_t over the trained tokens of completion i, mean_tokens over all trained tokens of the step.
 """
 
+import re
+from collections.abc import Callable
+
 from oncurve.algo.clipping import MAX_LOG_RATIO
 from oncurve.algo.objective_settings import ObjectiveSettings
 
@@ -88,27 +91,45 @@ def entropy_lines(settings: ObjectiveSettings, temperature: float) -> list[str]:
 
 def batch_lines(settings: ObjectiveSettings, *, group_size: int, max_tokens: int) -> list[str]:
     """Who is in the sums."""
+    equal = f"groups whose task rewards span at most {settings.advantage.tolerance!r}"
     groups = {
         "keep": "groups with equal task rewards stay in the batch and in every denominator",
-        "skip": "groups with equal task rewards are left out of the batch and of every denominator",
-        "resample": "groups with equal task rewards are replaced by new ones, at most "
-        f"{settings.resample_rounds} rounds, then left out",
-        "rescale": "α = B / (B − M) — M: completions of groups with equal task rewards, which stay in the batch",
+        "skip": f"{equal} are left out of the step",
+        "resample": f"{equal} are replaced by new ones, at most {settings.resample_rounds} rounds, then left out of "
+        "the step",
+        "rescale": f"α = B / (B − M) if M < B else 1 — M: completions of {equal}, which stay in the batch",
     }[settings.zero_variance]
-    truncated = (
-        "truncated completions count in mean, std, B and N, but their tokens are not trained: Lᵢ = 0"
-        if settings.mask_truncated
-        else "truncated completions are trained like the others"
-    )
-    lines = [
-        f"B completions of N prompts in the step, G = {group_size} a prompt; Lᵢ trained tokens, at most {max_tokens}",
-        groups,
-        truncated,
-        "every sum runs over the whole optimiser step, never over a micro-batch",
-    ]
+    fewest = "fewer than 2 verdicts" if settings.advantage.needs_group else "no verdict"
+    idle = ["completions without a verdict"]
     if settings.advantage.estimator == "raft":
-        lines.insert(1, "a completion with Aᵢ = 0 is not trained: Lᵢ = 0")
-    return lines
+        idle.append("those with selectedᵢ = 0")
+    if settings.mask_truncated:
+        idle.append("truncated ones, which count in mean and std")
+    return [
+        f"B completions of N prompts in the step, G = {group_size} a prompt, each of nᵢ tokens, at most {max_tokens}",
+        f"not trained, with Lᵢ = 0, but counted in B and N: {', '.join(idle)}; all others have Lᵢ = nᵢ",
+        groups,
+        f"groups with {fewest} are left out of the step",
+        "the sums of L run over the whole optimiser step, never over a micro-batch",
+    ]
+
+
+def legend(lines: list[str]) -> str:
+    """Say over what the means and sums in the lines run; empty when there are none."""
+    text = " ".join(lines)
+    over = {
+        "_t": "the tokens of completion i",
+        "_g": "the completions of its group with a verdict",
+        "_all": "those of the rollout",
+        "_groups": "the groups of the rollout with a verdict",
+        "_tokens": "all trained tokens, of the rollout in A, of the step in L",
+    }
+    found = [
+        f"{name} {place}"
+        for name, place in over.items()
+        if re.search(rf"(mean|sum|max|min|second|count|std|var|quantile){name}\b", text)
+    ]
+    return f"means, sums, counts run over: {', '.join(found)}" if found else ""
 
 
 def _coefficient(settings: ObjectiveSettings) -> str:
@@ -144,33 +165,34 @@ def _form(settings: ObjectiveSettings) -> str:
 
 
 def _modification_lines(settings: ObjectiveSettings) -> list[str]:
-    """From the plain loss pᵢₜ to ℓᵢₜ, one line a change."""
+    """From the plain loss pᵢₜ to ℓᵢₜ, one line a change; each change reads the one before."""
     if not _is_modified(settings):
         return []
-    a, changes = advantage_symbol(settings), []
-    if settings.dual_clip is not None:
-        changes.append(f"min(pᵢₜ, {settings.dual_clip!r}·abs({a})) if {a} < 0 else pᵢₜ")
-    if settings.correction.mode != "none":
-        changes.append("vᵢₜ·pᵢₜ")
-    if settings.max_divergence is not None:
-        changes.append(f"0 if {a} < 0 and sg(mean_t(sampledᵢₜ − lᵢₜ)) > {settings.max_divergence!r} else pᵢₜ")
-    changes += _filter_changes(settings)
+    changes = _changes(settings)
     names = ["pᵢₜ", *(f"p{number}ᵢₜ" for number in range(2, len(changes) + 1)), "ℓᵢₜ"]
-    steps = [
-        f"{name} = {change.replace('pᵢₜ', before)}"
-        for change, before, name in zip(changes, names, names[1:], strict=False)
-    ]
+    steps = [f"{names[place + 1]} = {change(names[place])}" for place, change in enumerate(changes)]
     return [*reversed(steps), f"pᵢₜ = {_form(settings)}", *_correction_lines(settings), *_filter_lines(settings)]
 
 
-def _filter_changes(settings: ObjectiveSettings) -> list[str]:
+def _changes(settings: ObjectiveSettings) -> list[Callable[[str], str]]:
+    """In the order in which they act, each a function of the name of the loss before it."""
+    a, found = advantage_symbol(settings), list[Callable[[str], str]]()
+    if settings.dual_clip is not None:
+        found.append(lambda p: f"min({p}, {settings.dual_clip!r}·abs({a})) if {a} < 0 else {p}")
+    if settings.correction.mode != "none":
+        found.append(lambda p: f"vᵢₜ·{p}")
+    if settings.max_divergence is not None:
+        gain = f"mean_t({a})" if settings.advantage.is_token_level else a
+        left = f"sg(mean_t(sampledᵢₜ − lᵢₜ)) > {settings.max_divergence!r}"
+        found.append(lambda p: f"0 if {gain} < 0 and {left} else {p}")
     chosen = settings.token_filter
-    return {
-        "all": [],
-        "high_entropy": [f"pᵢₜ if hᵢₜ ≥ quantile_tokens(hᵢₜ, 1 − {chosen.frac!r}) else 0"],
-        "clip_cov": ["0 if dropᵢₜ = 1 else pᵢₜ"],
-        "kl_cov": [f"pᵢₜ + holdᵢₜ·{chosen.coef!r}·abs(lᵢₜ − oldᵢₜ)"],
-    }[chosen.mode]
+    if chosen.mode == "high_entropy":
+        found.append(lambda p: f"{p} if hᵢₜ ≥ quantile_tokens(hᵢₜ, 1 − {chosen.frac!r}) else 0")
+    if chosen.mode == "clip_cov":
+        found.append(lambda p: f"0 if dropᵢₜ = 1 else {p}")
+    if chosen.mode == "kl_cov":
+        found.append(lambda p: f"{p} + holdᵢₜ·{chosen.coef!r}·abs(lᵢₜ − oldᵢₜ)")
+    return found
 
 
 def _correction_lines(settings: ObjectiveSettings) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from oncurve.algo.advantage_settings import AdvantageSettings
+from oncurve.algo.advantage_settings import AdvantageSettings, idle_numbers
 from oncurve.algo.aggregation import Aggregation
 from oncurve.algo.kl import KlPlacement
 from oncurve.algo.presets import preset_settings
@@ -25,6 +25,32 @@ _AGGREGATIONS: dict[str, tuple[tuple[Aggregation, ...], str]] = {
     "gspo_token": (("seq-mean-token-mean", "prompt-mean"), "its ratio is the geometric mean over the completion"),
     "gmpo": (("seq-mean-token-mean", "prompt-mean"), "the term is the same for every token of a completion"),
     "luspo": (("seq-mean-token-sum",), "LUSPO is GSPO with each term times its length"),
+}
+
+_USERS: dict[str, frozenset[str]] = {
+    "clip_low": CLIPPED,
+    "clip_high": CLIPPED,
+    "dual_clip": frozenset({"clip"}),
+    "ratio_cap": frozenset({"clip"}),
+    "cispo": frozenset({"cispo"}),
+    "sapo": frozenset({"sapo"}),
+    "vespo": frozenset({"vespo"}),
+}
+
+_FILTER_USERS: dict[str, frozenset[str]] = {
+    "frac": frozenset({"high_entropy", "clip_cov", "kl_cov"}),
+    "low": frozenset({"clip_cov"}),
+    "high": frozenset({"clip_cov"}),
+    "coef": frozenset({"kl_cov"}),
+}
+
+_NOT_WITH_KL_IN_REWARD = {
+    "gdpo": "normalises each reward component and adds them up: a KL in the reward would not be among them",
+    "maxrl": "needs rewards of exactly 0 and 1, which a KL in the reward takes away",
+    "pass_at_k": "needs rewards of exactly 0 and 1, which a KL in the reward takes away",
+    "difficulty": "tells right from wrong by the sign of the reward, which a KL in the reward can turn",
+    "raft": "compares rewards with a threshold, which a KL in the reward would let hardly any of them reach",
+    "ngrpo": "divides by the std of the group, and in an all-right group a KL in the reward is the only spread",
 }
 
 
@@ -89,6 +115,10 @@ class CorrectionSettings(Settings):
     def _is_a_range(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low {self.low} must be below high {self.high}")
+        if self.mode == "none" and (self.low, self.high) != (0.0, 2.0):
+            raise ValueError(
+                "correction.low and high do nothing without a mode: set objective.correction.mode or remove them"
+            )
         return self
 
 
@@ -112,9 +142,15 @@ class TokenFilterSettings(Settings):
     """kl_cov: weight of |logprobs - old_logprobs| on the penalised tokens."""
 
     @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
+    def _every_number_is_used(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low {self.low} must be below high {self.high}")
+        for name, modes in _FILTER_USERS.items():
+            if self.mode not in modes and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"token_filter.{name} does nothing with mode {self.mode}: it belongs to "
+                    f"{', '.join(sorted(modes))}. Remove it, or set objective.token_filter.mode."
+                )
         return self
 
 
@@ -185,10 +221,12 @@ class ObjectiveSettings(Settings):
     """Weight of the KL to the starting policy; 0 switches the term off."""
 
     kl_estimator: KlChoice = "k3"
-    """Estimator of the KL; the printed formula says what its gradient really is. ``k3_weighted`` is ratio * k3."""
+    """Estimator of the KL; the printed formula says what its gradient really is. ``k3_weighted`` is ratio * k3. Does
+    nothing while kl_coef is 0."""
 
     kl_placement: KlPlacement = "loss"
-    """``loss`` adds the KL to the token loss, ``reward`` subtracts it from the reward before the baseline."""
+    """``loss`` adds the KL to the token loss, ``reward`` subtracts it from the reward before the baseline. Does nothing
+    while kl_coef is 0."""
 
     kl_adaptive: AdaptiveKlSettings | None = None
     """Steer kl_coef towards a target KL, starting from its value here. None keeps it."""
@@ -214,7 +252,7 @@ class ObjectiveSettings(Settings):
     def _stand_on_the_preset(cls, data: Any) -> Any:
         if not isinstance(data, dict) or not data.get("preset"):
             return data
-        return _merged(preset_settings(data["preset"]), data)
+        return _without_idle(_merged(preset_settings(data["preset"]), data), data)
 
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:
@@ -242,27 +280,21 @@ class ObjectiveSettings(Settings):
             raise ValueError("dual_clip and ratio_cap bound the same thing in two ways: keep one of them")
 
     def _refuse_unused(self) -> None:
-        fields = type(self).model_fields
-        users: dict[str, frozenset[str]] = {
-            "clip_low": CLIPPED,
-            "clip_high": CLIPPED,
-            "dual_clip": frozenset({"clip"}),
-            "ratio_cap": frozenset({"clip"}),
-            "cispo": frozenset({"cispo"}),
-            "sapo": frozenset({"sapo"}),
-            "vespo": frozenset({"vespo"}),
-        }
-        for name, losses in users.items():
-            if self.loss not in losses and getattr(self, name) != fields[name].default:
+        for name, losses in _USERS.items():
+            if self.loss not in losses and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} does nothing with loss {self.loss}: it belongs to {', '.join(sorted(losses))}. Remove it."
                 )
         if self.token_filter.mode.endswith("cov") and self.loss != "clip":
-            raise ValueError(f'token_filter {self.token_filter.mode} belongs to loss "clip", got loss {self.loss}')
-        if self.token_filter.mode != "clip_cov":
-            default = TokenFilterSettings()
-            if (self.token_filter.low, self.token_filter.high) != (default.low, default.high):
-                raise ValueError('token_filter.low and high do nothing without token_filter.mode = "clip_cov"')
+            raise ValueError(
+                f"token_filter {self.token_filter.mode} acts on clipped tokens, got loss {self.loss}. "
+                'Set objective.loss = "clip".'
+            )
+        if self.entropy_adaptive is not None and self.entropy_coef > self.entropy_adaptive.coef_max:
+            raise ValueError(
+                f"entropy_coef starts at {self.entropy_coef}, above entropy_adaptive.coef_max "
+                f"{self.entropy_adaptive.coef_max}: raise coef_max or lower entropy_coef"
+            )
 
     def _refuse_kl(self) -> None:
         if self.kl_coef == 0:
@@ -274,27 +306,21 @@ class ObjectiveSettings(Settings):
                 "kl_estimator k1 in the loss only adds noise: on samples of the policy its expected gradient is 0. "
                 'Set objective.kl_placement = "reward", or objective.kl_estimator = "k2".'
             )
-        if self.kl_placement == "reward" and self.advantage.estimator == "gdpo":
-            raise ValueError(
-                "gdpo normalises each reward component and adds them up: a KL in the reward would not be among them. "
-                'Set objective.kl_placement = "loss".'
-            )
-        if self.kl_placement == "reward" and self.kl_estimator == "k3_weighted":
+        if self.kl_placement == "reward":
+            self._refuse_kl_in_reward()
+
+    def _refuse_kl_in_reward(self) -> None:
+        estimator = self.advantage.estimator
+        if self.kl_estimator == "k3_weighted":
             raise ValueError(
                 "k3_weighted acts through the gradient of its ratio, and a KL in the reward has no gradient. "
                 'Set objective.kl_placement = "loss", or objective.kl_estimator = "k1".'
             )
-        keeps = self.zero_variance in ("keep", "rescale")
-        scaled = ("group_zscore", "top_gap", "difficulty")
-        if self.kl_placement == "reward" and self.advantage.estimator in ("maxrl", "pass_at_k"):
+        if estimator in _NOT_WITH_KL_IN_REWARD:
+            raise ValueError(f'{estimator} {_NOT_WITH_KL_IN_REWARD[estimator]}. Set objective.kl_placement = "loss".')
+        if self.zero_variance in ("keep", "rescale") and estimator in ("group_zscore", "top_gap"):
             raise ValueError(
-                f"{self.advantage.estimator} needs rewards of exactly 0 and 1, which a KL in the reward takes away. "
-                'Set objective.kl_placement = "loss".'
-            )
-        if self.kl_placement == "reward" and keeps and self.advantage.estimator in scaled:
-            raise ValueError(
-                f"a KL in the reward with zero_variance {self.zero_variance} and {self.advantage.estimator} blows the "
-                f"KL of an "
+                f"a KL in the reward with zero_variance {self.zero_variance} and {estimator} blows the KL of an "
                 "all-equal group up to full size, because there it is the only spread. Set "
                 'objective.zero_variance = "skip", or objective.advantage.estimator = "group_mean".'
             )
@@ -349,3 +375,22 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         under = merged.get(key)
         merged[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return merged
+
+
+def _without_idle(merged: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Take out the numbers of the preset, not those given, that do nothing under the loss and estimator given."""
+    idle = {name for name, losses in _USERS.items() if merged.get("loss", "clip") not in losses}
+    kept = {name: value for name, value in merged.items() if name in given or name not in idle}
+    for name in ("advantage", "correction", "token_filter"):
+        if isinstance(kept.get(name), dict) and isinstance(given.get(name), dict):
+            out = _idle_of(name, kept[name])
+            kept[name] = {key: value for key, value in kept[name].items() if key in given[name] or key not in out}
+    return kept
+
+
+def _idle_of(name: str, table: dict[str, Any]) -> set[str]:
+    if name == "advantage":
+        return set(idle_numbers(table.get("estimator", "group_zscore"), whiten=bool(table.get("whiten"))))
+    if name == "correction":
+        return {"low", "high"} if table.get("mode", "none") == "none" else set()
+    return {key for key, modes in _FILTER_USERS.items() if table.get("mode", "all") not in modes}
