@@ -1,12 +1,26 @@
 """The ``answer`` verifier: is the final answer of a completion the gold?"""
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 
 from pydantic import Field
 
-from oncurve.types import Settings, Task, Verdict
-from oncurve.verify.answers import Carrier, ComparisonSettings, Value, extract, is_equal, parse, render
+from oncurve.types import DataError, Settings, Task, Verdict
+from oncurve.verify.answers import (
+    Answer,
+    Carrier,
+    Comparer,
+    ComparisonSettings,
+    Extraction,
+    NoDecisionError,
+    candidates,
+    extract,
+    is_several,
+    parse,
+    read_gold,
+    show,
+)
 from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
 
 
@@ -14,71 +28,125 @@ class AnswerSettings(Settings):
     """Where the answer stands and how it is compared."""
 
     carrier: Carrier = "tag"
-    """``tag``: ``<answer>…</answer>``; ``box``: ``\\boxed{…}``; ``hash``: after ``####``; ``last_line``."""
+    """``tag``: ``<answer>…</answer>``; ``box``: ``\\boxed{…}``; ``hash``: after ``####``; ``last_line``; ``text``: the
+    last sentence that states an answer, also ``答案是``; ``json``: a field of the last JSON object."""
 
     tag: str = Field("answer", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Name of the tag, for the tag carrier."""
+
+    field: str = Field("answer", min_length=1)
+    """Name of the field, for the json carrier."""
 
     thinking_tag: str = Field("think", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Nothing inside this tag is an answer; when it is never closed there is no answer."""
 
     comparison: ComparisonSettings = ComparisonSettings()
-    """Choices that data sets disagree about."""
+    """Choices that data sets disagree about; a task overrides them in ``meta["comparison"]``."""
 
 
 class AnswerVerifier:
-    """Extract strictly from the declared carrier, then compare exactly.
+    """Extract strictly from the declared carrier, then compare exactly, and by the CAS what is left open.
 
     Correct: everything the completion offers equals the gold. Wrong: another value, several different values, an
-    empty or unterminated place, no place. No verdict (``bad_gold``): the gold states nothing.
+    empty or unterminated place, no place. No verdict: the gold states nothing (``bad_gold``), or the CAS failed
+    (``timeout``, ``crash``, ``error``).
     """
 
     name = "answer"
 
     def __init__(self, settings: AnswerSettings) -> None:
         self.settings = settings
+        self._comparer = Comparer(settings.comparison)
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
+        """One verdict an item.
+
+        Raises:
+            DataError: a task's ``meta["comparison"]`` holds an unknown or impossible setting.
+        """
         return [self._judge(item) for item in items]
 
     def state_gold(self, task: Task) -> str:
-        tag = self.settings.tag
-        answer = _bare_gold(task.gold)
-        forms = {"tag": f"<{tag}>{answer}</{tag}>", "box": f"\\boxed{{{answer}}}", "hash": f"#### {answer}"}
+        """The gold, in the declared carrier."""
+        tag, field = self.settings.tag, self.settings.field
+        answer = task.gold.rpartition("####")[2].strip()
+        forms = {
+            "tag": f"<{tag}>{answer}</{tag}>",
+            "box": f"\\boxed{{{answer}}}",
+            "hash": f"#### {answer}",
+            "text": f"The answer is {answer}",
+            "json": json.dumps({field: answer}),
+        }
         return forms.get(self.settings.carrier, answer)
 
     def _judge(self, item: Item) -> Verdict:
-        gold = _parse_gold(item.task.gold)
+        comparer = self._comparer_of(item.task)
+        gold = _read_gold(item.task.gold, comparer.settings.exotic_digits)
         if gold is None:
             return no_verdict("bad_gold", f"task {item.task.id}: the gold {item.task.gold!r} states no answer")
         settings = self.settings
-        found = extract(item.text, settings.carrier, tag=settings.tag, thinking_tag=settings.thinking_tag)
+        found = extract(
+            _without_echo(item),
+            settings.carrier,
+            tag=settings.tag,
+            thinking_tag=settings.thinking_tag,
+            field=settings.field,
+        )
         if found.problem:
             return wrong(found.problem)
-        offers = list(dict.fromkeys(found.offers))
-        answer = parse(offers[-1])
-        if answer is None:
-            return wrong("the answer place is empty")
-        for offer in offers[:-1]:
-            other = parse(offer)
-            if other is None or not is_equal(other, answer, settings.comparison):
-                return wrong(f"different answers offered: {_show(other)} and {_show(answer)}")
-        if is_equal(answer, gold, settings.comparison):
-            return correct(f"{one_line(offers[-1], 80)} equals the gold {_show(gold)}")
-        return wrong(f"{one_line(offers[-1], 80)} is not the gold {_show(gold)}")
+        try:
+            return _compare(found, gold, comparer)
+        except NoDecisionError as failure:
+            return no_verdict(failure.cause, f"comparing {one_line(found.offers[-1], 80)}: {failure}")
+
+    def _comparer_of(self, task: Task) -> Comparer:
+        overrides = task.meta.get("comparison")
+        if not overrides:
+            return self._comparer
+        try:
+            merged = self.settings.comparison.model_dump() | dict(overrides)
+            return Comparer(ComparisonSettings.model_validate(merged))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"task {task.id}: meta.comparison: {error}") from error
 
 
-@lru_cache(maxsize=4096)
-def _parse_gold(gold: str) -> Value | None:
-    """The gold as a value; None when it states nothing (blank, an empty box, the NaN of a missing table cell)."""
-    value = parse(_bare_gold(gold))
-    return None if value is None or render(value).casefold() == "nan" else value
+def _compare(found: Extraction, gold: Answer, comparer: Comparer) -> Verdict:
+    offers = list(dict.fromkeys(found.offers))
+    answers = [parse(offer, exotic_digits=comparer.settings.exotic_digits) for offer in offers]
+    last = answers[-1]
+    if last is None:
+        return wrong("the answer place is empty")
+    others = [other for other in answers[:-1] if other is None or not _same_offer(other, last, comparer)]
+    if others:
+        listed = [answer.node for answer in answers if answer is not None]
+        together = Answer("", "\0", ("list", *listed))
+        if found.is_joined and is_several(gold) and comparer.is_equal(together, gold):
+            return correct(f"{len(listed)} places together equal the gold {show(gold)}")
+        return wrong(f"different answers offered: {show(others[0])} and {show(last)}")
+    if comparer.is_equal(last, gold) or _prose_equals(last, gold, comparer):
+        return correct(f"{one_line(offers[-1], 80)} equals the gold {show(gold)}")
+    return wrong(f"{one_line(offers[-1], 80)} is not the gold {show(gold)}")
 
 
-def _bare_gold(gold: str) -> str:
-    """The answer of a gold that is stored as a worked solution with ``####``."""
-    return gold.rpartition("####")[2].strip()
+def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:
+    return comparer.is_equal(other, last) or comparer.is_equal(last, other)
 
 
-def _show(value: Value | None) -> str:
-    return "nothing" if value is None else one_line(render(value), 80)
+def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer) -> bool:
+    """A sentence in the answer place counts for the value that it asserts."""
+    if answer.node[0] != "text" or gold.node[0] == "text":
+        return False
+    for part in candidates(answer.source):
+        read = parse(part, exotic_digits=comparer.settings.exotic_digits)
+        if read is not None and read.node[0] != "text":
+            return comparer.is_equal(read, gold)
+    return False
+
+
+def _without_echo(item: Item) -> str:
+    """The completion without a copy of the prompt in front of it."""
+    prompt = item.task.prompt if isinstance(item.task.prompt, str) else item.task.prompt[-1].content
+    return item.text[len(prompt) :] if len(prompt) > 20 and item.text.startswith(prompt) else item.text
+
+
+_read_gold = lru_cache(maxsize=4096)(read_gold)

@@ -6,9 +6,14 @@ side by side count together, so that a row of guesses is seen for what it is.
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-Carrier = Literal["tag", "box", "hash", "last_line"]
+from oncurve.verify.answers.json_field import read_field
+from oncurve.verify.answers.sentence import final_statements
+from oncurve.verify.answers.wording import is_placeholder
+
+Carrier = Literal["tag", "box", "hash", "last_line", "text", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,8 @@ class Extraction:
 
     offers: tuple[str, ...] = ()
     """Contents of the places that count, in order of appearance; more than one when they are offered together."""
+    is_joined: bool = False
+    """The offers stand side by side or are joined by a comma or ``and``: they may be meant as one list."""
     problem: str = ""
     """Why there is no answer; empty exactly when there are offers."""
 
@@ -32,35 +39,83 @@ class _MissingAnswerError(Exception):
     """Nothing can be taken for an answer; the message says why."""
 
 
-def extract(text: str, carrier: Carrier, *, tag: str = "answer", thinking_tag: str = "think") -> Extraction:
+def extract(
+    text: str, carrier: Carrier, *, tag: str = "answer", thinking_tag: str = "think", field: str = "answer"
+) -> Extraction:
     """Take the answer out of a completion.
 
     Args:
         text: the completion.
         carrier: where the answer stands: ``tag`` inside ``<answer>…</answer>``, ``box`` inside ``\\boxed{…}``,
-            ``hash`` after ``####`` on its line, ``last_line`` the last line that is not blank.
+            ``hash`` after ``####`` on its line, ``last_line`` the last line that is not blank, ``text`` the last
+            sentence that states an answer (``The answer is``, ``答案是``), ``json`` a field of the last JSON object.
         tag: name of the answer tag.
         thinking_tag: name of the tag whose content is never an answer.
+        field: name of the JSON field.
 
     Returns:
-        The offers, or the problem when the place is missing, empty, not closed, or inside thinking that never ends.
+        The offers, or the problem when the place is missing, empty, not closed, a placeholder, taken back in the text
+        behind it, or inside thinking that never ends.
     """
     try:
         region = _after_thinking(text, thinking_tag)
-        if carrier == "tag":
-            places = _tag_places(region, tag)
-        elif carrier == "box":
-            places = _last_row(region, _box_places(region))
-        elif carrier == "hash":
-            places = _last_row(region, _hash_places(region))
-        else:
-            places = [_last_line(region)]
+        places = _places(region, carrier, tag, field)
+        _refuse_retraction(region[places[-1].end :])
     except _MissingAnswerError as missing:
         return Extraction(problem=str(missing))
-    offers = tuple(place.content.strip() for place in places)
-    if not all(offers):
+    last = places[-1].content.strip()
+    if not last:
         return Extraction(problem="the answer place is empty")
-    return Extraction(offers=offers)
+    if is_placeholder(last):
+        return Extraction(problem=f"the answer place holds a placeholder: {last[:40]}")
+    places = [place for place in places if not is_placeholder(place.content)]
+    offers = tuple(place.content.strip() for place in places)
+    gaps = [region[a.end : b.start] for a, b in pairwise(places)]
+    return Extraction(offers=offers, is_joined=all(_JOINT.fullmatch(gap) is not None for gap in gaps))
+
+
+def _places(text: str, carrier: Carrier, tag: str, field: str) -> list[_Place]:
+    if carrier == "tag":
+        return _tag_places(text, tag)
+    if carrier == "box":
+        return _last_row(text, _box_places(text))
+    if carrier == "hash":
+        return _last_row(text, _hash_places(text))
+    if carrier == "json":
+        value = read_field(text, field)
+        if value is None:
+            raise _MissingAnswerError(f"no JSON object with exactly one field {field}")
+        return [_Place(value, len(text), len(text))]
+    if carrier == "text":
+        statements = final_statements(text)
+        if not statements:
+            raise _MissingAnswerError("no sentence states an answer")
+        return [_Place(content, len(text), len(text)) for content in statements]
+    return [_last_line(text)]
+
+
+_JOINT = re.compile(
+    r"[\s$,;.、，；和及\\()\[\]*+{}]*(?:(?:\\text\s?\{)?[^.。\n]{0,80}?\b(?:and|or)\b[^.。\n]{0,40})?[\s$,;、，和及\\()\[\]{}]*|"
+    r"[^.。\n]{0,40}(?:,|和|及|、)[^.。\n]{0,40}",
+)
+_RETRACTION = re.compile(
+    r"\b(?:wait|hmm|scratch that|correction|my mistake)\b|"
+    r"\b(?:that|this|it|which|my answer|the answer(?: above)?|the above)(?:'s| is| was| seems| looks)\s+"
+    r"(?:actually\s+)?(?:wrong|incorrect|a mistake|mistaken|not (?:right|correct|the answer))|"
+    r"\bI (?:made|have made) an? (?:mistake|error)|\b(?:ignore|disregard|forget) (?:that|this|the)\b|"
+    r"\bon second thought|\blet me (?:redo|recompute|recalculate|reconsider|try again)|不对|算错|重新(?:计)?算",
+    re.IGNORECASE,
+)
+_CONFIRMATION = re.compile(
+    r"\b(?:confirmed|is (?:indeed )?(?:correct|right|fine)|checks? out|holds|matches)\b|没错", re.IGNORECASE
+)
+
+
+def _refuse_retraction(rest: str) -> None:
+    """Text behind the answer that takes it back leaves no answer, unless it is confirmed after that."""
+    retractions = list(_RETRACTION.finditer(rest))
+    if retractions and not _CONFIRMATION.search(rest, retractions[-1].end()):
+        raise _MissingAnswerError(f"the answer is taken back: {retractions[-1][0]}")
 
 
 def _after_thinking(text: str, tag: str) -> str:
@@ -161,6 +216,11 @@ def _last_line(text: str) -> _Place:
     return _Place(stripped[start:], start, len(stripped))
 
 
+_ALTERNATIVE = re.compile(
+    r"\b(?:case|or|maybe|perhaps|possibly|otherwise|alternatively|either|option)\b|或", re.IGNORECASE
+)
+
+
 def _last_row(text: str, places: list[_Place]) -> list[_Place]:
     """The last place and those offered with it. An earlier place in an earlier sentence has been superseded."""
     first = len(places) - 1
@@ -171,4 +231,6 @@ def _last_row(text: str, places: list[_Place]) -> list[_Place]:
 
 def _is_same_offer(between: str) -> bool:
     num_words = sum(any(c.isalnum() for c in word) for word in between.split())
-    return num_words < 2 or not any(border in between for border in ".!?。！？\n")
+    if num_words < 2 or not any(border in between for border in ".!?。！？\n"):
+        return True
+    return num_words < 6 and _ALTERNATIVE.search(between) is not None

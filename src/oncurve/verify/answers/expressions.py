@@ -1,0 +1,421 @@
+"""The scalar half of the grammar: sums, products, powers, fractions, roots, functions, sums over an index.
+
+    sum      := sign? product ((``+`` | ``-`` | \\pm) product)*
+    product  := power ((``*`` | ``/``)? power)*                     juxtaposition multiplies
+    power    := atom (``^`` argument | ``!`` | ``%`` | degree)*
+    atom     := number | mixed | symbol | constant | function | \\frac | \\sqrt | \\binom | |sum| | group | \\sum …
+    mixed    := integer \\frac{a}{b}  |  integer blank a/b           with 0 < a < b
+
+Nothing is computed here; ``exact`` does that, within bounds.
+"""
+
+import re
+
+from oncurve.verify.answers.cursor import NotFormulaError, read_literal
+from oncurve.verify.answers.nodes import INFINITY, Node, number
+from oncurve.verify.answers.series import Series
+from oncurve.verify.answers.tokens import canonical
+from oncurve.verify.answers.units import AMBIGUOUS, currency_of, look_up
+from oncurve.verify.answers.vocabulary import (
+    ACCENTS,
+    CALLS,
+    CONSTANTS,
+    FUNCTIONS,
+    GREEK,
+    INVERSES,
+    PERCENT,
+    SHORT_WORDS,
+    SPACES,
+    SURE_CALLS,
+)
+
+_KEYWORDS = frozenset(["or", "and", "to", "U", "mod", "if", "for", "where"])
+_PLAIN_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_OPENERS = frozenset(["(", "{", "\\{", "\\frac", "\\sqrt", "\\binom", "\\begin", "\\sum", "\\prod", "\\int", "\\lim"])
+_OPENERS_AND_FLOORS = _OPENERS | {"\\lfloor", "\\lceil", "\\infty", "\\mathbb", "\\langle"}
+
+
+MAX_POSTFIXES = 6
+"""Powers, factorials, percent signs behind one atom."""
+
+
+class Expressions(Series):
+    """Reads scalars. ``items`` (what stands between brackets) comes from the grammar of collections."""
+
+    in_bars = False
+
+    def items(self) -> Node:
+        raise NotImplementedError
+
+    def bracketed(self, opening: str) -> Node:
+        raise NotImplementedError
+
+    def matrix(self) -> Node:
+        raise NotImplementedError
+
+    # --- sums and products ---
+
+    def sum(self) -> Node:
+        terms = [self.signed()]
+        while operator := self.accept("+", "-", "\\pm", "\\mp"):
+            term = self.signed()
+            if operator in ("\\pm", "\\mp"):
+                if terms[0][0] == "pm":
+                    raise NotFormulaError
+                so_far = terms[0] if len(terms) == 1 else ("add", *terms)
+                terms = [("pm", 1 if operator == "\\pm" else -1, so_far, term)]
+            else:
+                terms.append(_negative(term) if operator == "-" else term)
+        return terms[0] if len(terms) == 1 else ("add", *terms)
+
+    def signed(self) -> Node:
+        sign = self.accept("+", "-", "\\pm", "\\mp")
+        term = self.product()
+        if sign in ("\\pm", "\\mp"):
+            return ("pm", 1 if sign == "\\pm" else -1, number(0), term)
+        return _negative(term) if sign == "-" else term
+
+    def product(self) -> Node:
+        factors, divisors = [self.power()], []
+        while True:
+            if self.accept("*"):
+                factors.append(self.signed_power())
+            elif self.accept("/"):
+                divisors.append(self.signed_power())
+            elif self.is_at_factor():
+                factors.append(self.power())
+            else:
+                top = _times(factors)
+                return ("div", top, _times(divisors)) if divisors else top
+
+    def signed_power(self) -> Node:
+        return _negative(self.power()) if self.accept("-") else self.power()
+
+    def is_at_factor(self) -> bool:
+        """True when what follows multiplies without a sign."""
+        kind, text = self.kind(), self.peek()
+        if not text or kind == "number":
+            return False
+        if kind == "symbol":
+            return (text == "(" and self.peek(1) != "mod") or text == "{" or (text == "|" and not self.in_bars)
+        if kind == "command":
+            return text in _OPENERS_AND_FLOORS or text[1:] in FUNCTIONS or text[1:] in GREEK or text == "\\pi"
+        if text in _KEYWORDS or text in PERCENT or self.is_at_unit():
+            return False
+        return self.is_readable_word()
+
+    def is_readable_word(self) -> bool:
+        """True when a run of letters is a function, a constant or a product of variables, not a word."""
+        text = self.peek()
+        if text in FUNCTIONS or text in CONSTANTS:
+            return True
+        if self.kind() == "text":
+            return len(text) == 1 and text.isascii()
+        return text.isascii() and text not in SHORT_WORDS and (len(text) <= 3 or (text.isupper() and len(text) <= 6))
+
+    def is_at_unit(self) -> bool:
+        """True when a word is a unit rather than a product of variables."""
+        text = self.peek()
+        if self.kind() not in ("word", "text") or text in FUNCTIONS or text in CONSTANTS:
+            return False
+        if text.upper() in ("AM", "PM") and self.follows_number():
+            return True
+        if len(text) == 1 and text.isascii():
+            if text.lower() in "ap" and self.peek(1) == "." and self.peek(2).lower() == "m":
+                return True
+            before = self.tokens[self.position - 1] if self.position else None
+            is_set_apart = self.is_after_space() and before is not None and before.kind == "number"
+            follows = self.peek(1)
+            return text in AMBIGUOUS and is_set_apart and (self.kind() == "text" or follows in ("", "/", "^", ",", ")"))
+        return look_up(text) is not None and (self.kind() == "text" or len(text) > 2 or self.follows_number())
+
+    def follows_number(self) -> bool:
+        before = self.tokens[self.position - 1] if self.position else None
+        return before is not None and (before.kind == "number" or before.text in ("}", "\\pi", ")"))
+
+    # --- powers ---
+
+    def power(self) -> Node:
+        base = self.atom()
+        is_raised = False
+        for _ in range(MAX_POSTFIXES):
+            if self.peek() == "^" and self.is_degree():
+                base = ("deg", base)
+            elif self.peek() == "^" and not is_raised:
+                self.position += 1
+                base, is_raised = ("pow", base, self.exponent()), True
+            elif self.accept("!"):
+                base = ("fact", base)
+            elif self.peek() in PERCENT:
+                self.position += 1
+                base = ("pct", base)
+            elif self.accept("\\circ"):
+                base = ("deg", base)
+            else:
+                return base
+        raise NotFormulaError
+
+    def is_degree(self) -> bool:
+        """Take ``^\\circ`` or ``^{\\circ}`` when it stands here."""
+        length = 2 if self.peek(1) == "\\circ" else 4 if self.peek(1) == "{" and self.peek(2) == "\\circ" else 0
+        if length == 4 and self.peek(3) != "}":
+            return False
+        self.position += length
+        return length > 0
+
+    def exponent(self) -> Node:
+        sign = self.accept("+", "-")
+        value = read_literal(self.take().text) if self.kind() == "number" else self.argument()
+        return _negative(value) if sign == "-" else value
+
+    def argument(self) -> Node:
+        """``{…}``, or without braces one digit, one letter or one command."""
+        if self.accept("{"):
+            return self.bracketed("{")
+        if self.kind() == "number":
+            if not self.peek()[0].isdigit():
+                raise NotFormulaError
+            return number(int(self.split_first().text))
+        if self.kind() in ("word", "text"):
+            return self.letter() if self.peek() not in CONSTANTS else self.atom()
+        return self.atom()
+
+    # --- atoms ---
+
+    def atom(self) -> Node:
+        self.enter()
+        value = self.bare_atom()
+        self.leave()
+        return value
+
+    def bare_atom(self) -> Node:
+        kind, text = self.kind(), self.peek()
+        if kind == "number":
+            return self.mixed()
+        if text in ("(", "[", "{", "\\{", "\\langle"):
+            self.position += 1
+            return self.bracketed(text)
+        if text in ("|", "\\|"):
+            return self.absolute()
+        if kind in ("word", "text"):
+            return self.name()
+        if kind == "command":
+            return self.command()
+        if currency_of(text):
+            return self.money()
+        raise NotFormulaError
+
+    def money(self) -> Node:
+        base = currency_of(self.take().text)
+        sign = self.accept("-")
+        if self.kind() != "number":
+            raise NotFormulaError
+        value = self.mixed()
+        return ("unit", _negative(value) if sign else value, 1, 1, f"{base}:1")
+
+    def absolute(self) -> Node:
+        closing = self.take().text
+        outer, self.in_bars = self.in_bars, True
+        value = self.sum()
+        self.in_bars = outer
+        self.expect(closing)
+        return ("fn", "abs", value)
+
+    def mixed(self) -> Node:
+        """A number, with a proper fraction behind it when there is one."""
+        token = self.take()
+        value = read_literal(token.text)
+        if self.peek() in ("\\overline", "\\dot", "\\bar") and "." in token.text:
+            return self.repeating(token.text)
+        is_integer = value[2] == 1 and "." not in token.text and "e" not in token.text.lower()
+        if self.kind() == "number" and self.is_after_space():
+            if not (is_integer and self.peek().isdigit() and self.peek(1) == "/" and self.peek(2).isdigit()):
+                raise NotFormulaError
+            top, _, bottom = self.take(), self.take(), self.take()
+            return _mixed_value(value, read_literal(top.text), read_literal(bottom.text))
+        if is_integer and self.peek() == "\\frac":
+            start = self.position
+            self.position += 1
+            top_node, bottom_node = self.argument(), self.argument()
+            if top_node[0] == bottom_node[0] == "num":
+                return _mixed_value(value, top_node, bottom_node)
+            self.position = start
+        return value
+
+    def repeating(self, digits: str) -> Node:
+        """``0.1\\overline{6}`` is 1/6."""
+        self.position += 1
+        self.accept("{")
+        period = self.take().text
+        self.accept("}")
+        if not (period.isdigit() and len(period) <= 50):
+            raise NotFormulaError
+        start = read_literal(digits)
+        places = len(digits.partition(".")[2])
+        return ("add", start, ("div", read_literal(period), number((10 ** len(period) - 1) * 10**places)))
+
+    def name(self) -> Node:
+        """A run of letters: function, constant, or variables that multiply."""
+        text = self.peek()
+        if text in _KEYWORDS or not self.is_readable_word():
+            raise NotFormulaError
+        if text in FUNCTIONS:
+            self.position += 1
+            return self.function(FUNCTIONS[text])
+        if text in CONSTANTS:
+            self.position += 1
+            return CONSTANTS[text]
+        return self.letter()
+
+    def letter(self) -> Node:
+        """One variable with its subscript and primes, or an unknown function of it."""
+        text = self.split_first().text
+        if not text.isascii():
+            raise NotFormulaError
+        return self.named(text)
+
+    def named(self, text: str) -> Node:
+        name = text + self.subscript()
+        while self.accept("'"):
+            name += "'"
+        if self.peek() == "^" and self.peek(1) == "'":
+            self.position += 2
+            name += "'"
+        if name in ("e", "i"):
+            return ("const", name)
+        if self.peek() == "(" and self.is_call(text):
+            self.position += 1
+            arguments = self.bracketed("(")
+            return ("call", name, *(arguments[1:] if arguments[0] == "tuple" else (arguments,)))
+        return ("sym", name)
+
+    def is_call(self, letter: str) -> bool:
+        short = self.peek(2) == ")" or (self.peek(1) == "-" and self.peek(3) == ")")
+        return letter in SURE_CALLS or (letter in CALLS and short)
+
+    def subscript(self) -> str:
+        """``_1`` or ``_{n-1}`` in one spelling."""
+        if not self.accept("_"):
+            return ""
+        if self.accept("{"):
+            return "_" + canonical(self.balanced("{", "}"))
+        return "_" + (self.split_first().text if self.kind() in ("number", "word", "text") else self.take().text)
+
+    # --- commands ---
+
+    def command(self) -> Node:
+        text = self.take().text
+        if text == "\\frac":
+            return ("div", self.argument(), self.argument())
+        if text == "\\sqrt":
+            return self.root()
+        if text == "\\binom":
+            return ("binom", self.argument(), self.argument())
+        if text == "\\pi":
+            return ("const", "pi")
+        if text == "\\infty":
+            return INFINITY
+        if text == "\\emptyset":
+            return ("set",)
+        if text == "\\mathbb":
+            return self.space()
+        if text == "\\begin":
+            return self.matrix()
+        if text in ("\\sum", "\\prod"):
+            return self.series(text[1:])
+        if text == "\\int":
+            return self.integral()
+        if text == "\\lim":
+            return self.limit()
+        if text in ("\\lfloor", "\\lceil"):
+            value = self.sum()
+            self.expect("\\rfloor" if text == "\\lfloor" else "\\rceil")
+            return ("fn", "floor" if text == "\\lfloor" else "ceil", value)
+        if text in ACCENTS:
+            return self.accented(text)
+        if text == "\\ldots":
+            return ("dots",)
+        if text[1:] in FUNCTIONS:
+            return self.function(FUNCTIONS[text[1:]])
+        if text[1:] in GREEK:
+            return self.named(text)
+        if text in ("\\$", "\\pounds", "\\euro"):
+            self.position -= 1
+            return self.money()
+        raise NotFormulaError
+
+    def root(self) -> Node:
+        index: Node = number(2)
+        if self.accept("["):
+            index = self.sum()
+            self.expect("]")
+        if self.kind() == "number" and _PLAIN_NUMBER.fullmatch(self.peek()):
+            return ("root", read_literal(self.take().text), index)
+        return ("root", self.argument(), index)
+
+    def space(self) -> Node:
+        self.accept("{")
+        name = SPACES.get(self.take().text)
+        self.accept("}")
+        if name is None or self.peek() in ("^", "_"):
+            raise NotFormulaError
+        return ("space", name)
+
+    def accented(self, command: str) -> Node:
+        if self.accept("{"):
+            return ("sym", f"{command}{{{canonical(self.balanced('{', '}'))}}}")
+        return ("sym", f"{command}{{{self.split_first().text}}}")
+
+    # --- functions ---
+
+    def function(self, name: str) -> Node:
+        base: Node | None = None
+        exponent: Node | None = None
+        for _ in range(2):
+            if self.peek() == "_" and base is None:
+                self.position += 1
+                base = self.argument()
+            elif self.peek() == "^" and exponent is None and not self.is_degree():
+                self.position += 1
+                exponent = self.exponent()
+        if exponent == number(-1) and name in INVERSES:
+            name, exponent = INVERSES[name], None
+        arguments = self.function_arguments()
+        if name == "sqrt":
+            value: Node = ("root", arguments[0], number(2))
+        elif name == "cbrt":
+            value = ("root", arguments[0], number(3))
+        elif name == "exp":
+            value = ("pow", ("const", "e"), arguments[0])
+        elif base is not None and name != "log":
+            raise NotFormulaError
+        else:
+            value = ("fn", name, *arguments) if base is None else ("fn", name, *arguments, base)
+        return value if exponent is None else ("pow", value, exponent)
+
+    def function_arguments(self) -> tuple[Node, ...]:
+        """``(x)`` alone, or the factors that follow up to the next function or sign."""
+        if self.accept("("):
+            value = self.bracketed("(")
+            return tuple(value[1:]) if value[0] == "tuple" else (value,)
+        factors = [self.power()]
+        while self.is_at_factor() and self.peek().lstrip("\\") not in FUNCTIONS and self.peek() not in ("(", "|"):
+            factors.append(self.power())
+        return (factors[0] if len(factors) == 1 else ("mul", *factors),)
+
+
+def _times(factors: list[Node]) -> Node:
+    return factors[0] if len(factors) == 1 else ("mul", *factors)
+
+
+def _negative(node: Node) -> Node:
+    """A sign covers a quantity with its unit."""
+    if node[0] == "unit":
+        return ("unit", _negative(node[1]), *node[2:])
+    return ("num", -node[1], *node[2:]) if node[0] == "num" else ("neg", node)
+
+
+def _mixed_value(whole: Node, top: Node, bottom: Node) -> Node:
+    if not (0 <= top[1] < bottom[1] and top[2] == bottom[2] == 1):
+        raise NotFormulaError
+    return ("add", whole, ("div", top, bottom))

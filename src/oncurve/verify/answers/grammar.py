@@ -1,0 +1,391 @@
+"""The grammar of answers: lists, relations, sets, tuples, intervals, matrices, ratios, quantities.
+
+    answer    := item (separator item)*                 separator: ``,`` ``;`` and or
+    item      := (region (relation region)* | relation region) unit?
+    region    := ratio ((\\cup | \\cap | \\setminus) ratio)*
+    ratio     := sum (``:`` sum)*  |  sum ``to`` sum
+    bracketed := ( items ) | [ items ] | ( items ] | [ items ) | \\{ items \\} | \\{ x \\mid items \\} | { items }
+
+What the grammar does not read is kept as text. Length, number of tokens and depth are bounded before anything is read.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from oncurve.verify.answers.cursor import MAX_CHARS, NotFormulaError
+from oncurve.verify.answers.expressions import Expressions
+from oncurve.verify.answers.nodes import Node, number, symbols
+from oncurve.verify.answers.tokens import Token, canonical, tokenize
+from oncurve.verify.answers.typography import make_plain
+from oncurve.verify.answers.units import Dimensions, currency_of, look_up, multiplier_of, multiply, noun
+from oncurve.verify.answers.vocabulary import BASES, NO_UNIT, RELATIONS
+from oncurve.verify.answers.wording import number_of_words
+
+_CLOSINGS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\langle": "\\rangle"}
+_SET_OPERATORS = {"\\cup": "union", "\\cap": "inter", "\\setminus": "minus", "U": "union"}
+_REGIONS = frozenset(("tuple", "interval", "union", "inter", "minus", "set", "space", "bracket"))
+_BASED = re.compile(r"\(?([0-9A-Fa-f]+)\)?_\{?\(?([0-9]{1,2}|[a-z]{2,7})\)?\}?")
+_MATRICES = frozenset(("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "vmatrix"))
+_MERIDIEM = {"am": "am", "a.m": "am", "a.m.": "am", "pm": "pm", "p.m": "pm", "p.m.": "pm"}
+
+
+MAX_REGIONS = 40
+"""Sets in one union."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was read."""
+
+    source: str
+    """As it stands in the completion."""
+    text: str
+    """In one canonical spelling."""
+    node: Node
+    """What it says; ``("text", …)`` when no formula was recognised."""
+
+
+def parse(source: str, *, exotic_digits: bool = True) -> Answer | None:
+    """Read an answer.
+
+    Args:
+        source: the text of the answer place.
+        exotic_digits: read the decimal digits of every script.
+
+    Returns:
+        The answer; None when nothing visible is there.
+    """
+    if len(source) > MAX_CHARS:
+        text = " ".join(source.split())
+        return Answer(source, text, ("text", text)) if text else None
+    plain = make_plain(source, exotic_digits=exotic_digits)
+    if _SIMPLE.fullmatch(plain):
+        return Answer(source, plain, _simple(plain))
+    tokens = tokenize(plain.replace("{:}", ":"))
+    text = canonical(tokens)
+    if not text:
+        return None
+    return Answer(source, text, read_tokens(tokens, text))
+
+
+_SIMPLE = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+
+
+def _simple(plain: str) -> Node:
+    """The common case, without tokens."""
+    whole, _, decimals = plain.partition(".")
+    if not decimals:
+        return ("num", int(whole), 1, 0)
+    return _reduced(int(whole + decimals), len(decimals))
+
+
+def _reduced(top: int, places: int) -> Node:
+    while places and top % 10 == 0:
+        top //= 10
+        places -= 1
+    bottom = 10**places
+    # Only 2 and 5 divide the denominator.
+    common = math.gcd(top, bottom)
+    return ("num", top // common, bottom // common, places)
+
+
+def read_tokens(tokens: list[Token], text: str) -> Node:
+    """The node of an answer, or its text."""
+    based = _BASED.fullmatch(text)
+    if based is not None and (base := _base(based[2])) and all(int(c, 36) < base for c in based[1]):
+        return ("based", based[1].upper(), base)
+    if text.endswith(("st", "nd", "rd", "th")) and (ordinal := number_of_words(text)) is not None:
+        return number(ordinal)
+    try:
+        return Grammar(tokens).answer()
+    except (NotFormulaError, RecursionError):
+        words = number_of_words(text)
+        return ("text", text) if words is None else number(words)
+
+
+def _base(name: str) -> int:
+    base = int(name) if name.isdigit() else BASES.get(name, 0)
+    return base if 2 <= base <= 36 else 0
+
+
+class Grammar(Expressions):
+    """Reads whole answers."""
+
+    def answer(self) -> Node:
+        node = self.items()
+        if not self.is_at_end():
+            raise NotFormulaError
+        return node
+
+    # --- lists ---
+
+    def items(self) -> Node:
+        groups: list[list[Node]] = [[self.item()]]
+        has_or = has_comma = False
+        while separator := self.separator():
+            if separator == ";":
+                groups.append([self.item()])
+                continue
+            has_or, has_comma = has_or or separator == "or", has_comma or separator != "or"
+            groups[-1].append(self.item())
+        if len(groups) > 1:
+            return ("list", *(_joined("list", group) for group in groups))
+        return _joined("any" if has_or and not has_comma else "list", groups[0])
+
+    def separator(self) -> str:
+        found = ""
+        while text := self.accept(",", ";", "and", "or", "\\wedge", "\\vee", "和", "或"):
+            word = {"\\vee": "or", "或": "or", "\\wedge": "and", "和": "and"}.get(text, text)
+            found = word if word in (";", "or") or not found else found
+        return found
+
+    def item(self) -> Node:
+        return self.with_unit(self.relation())
+
+    # --- relations and regions ---
+
+    def relation(self) -> Node:
+        operators: list[str] = []
+        sides: list[Node] = []
+        if self.peek() in RELATIONS:
+            if self.accept("=", "\\approx"):
+                return self.region()
+            sides = [("sym", "?")]
+        else:
+            sides = [self.region()]
+        while self.peek() in RELATIONS:
+            operators.append(self.take().text)
+            sides.append(self.region())
+        return ("rel", " ".join(operators), *sides) if operators else sides[0]
+
+    def region(self) -> Node:
+        left = self.modulo(self.ratio())
+        for _ in range(MAX_REGIONS):
+            if (text := self.peek()) not in _SET_OPERATORS or (text == "U" and left[0] not in _REGIONS):
+                return left
+            self.position += 1
+            left = (_SET_OPERATORS[text], left, self.ratio())
+        raise NotFormulaError
+
+    def modulo(self, value: Node) -> Node:
+        """``3 \\pmod 7``, ``3 (mod 7)``."""
+        if self.accept("\\pmod", "\\bmod", "\\mod"):
+            return ("mod", value, self.argument() if self.peek() == "{" else self.power())
+        if self.peek() == "(" and self.peek(1) == "mod":
+            self.position += 2
+            modulus = self.sum()
+            self.expect(")")
+            return ("mod", value, modulus)
+        return value
+
+    def ratio(self) -> Node:
+        parts = [self.sum()]
+        while self.accept(":"):
+            parts.append(self.sum())
+        if len(parts) == 1 and parts[0][0] == "num" and self.peek() == "to" and self.kind(1) == "number":
+            self.position += 1
+            parts.append(self.sum())
+        return parts[0] if len(parts) == 1 else ("ratio", *parts)
+
+    # --- brackets ---
+
+    def bracketed(self, opening: str) -> Node:
+        outer, self.in_bars = self.in_bars, False
+        if opening == "\\{":
+            value = self.braces()
+        elif opening == "{":
+            value = ("set",) if self.peek() == "}" else self.items()
+            if operator := self.accept("\\over", "\\choose"):
+                value = ("div" if operator == "\\over" else "binom", value, self.items())
+            self.expect("}")
+        else:
+            value = self.parenthesis(opening)
+        self.in_bars = outer
+        return value
+
+    def braces(self) -> Node:
+        if self.accept("\\}"):
+            return ("set",)
+        start = self.position
+        first = self.relation_head()
+        if first is not None and self.accept(":", "|"):
+            condition = self.items()
+            self.expect("\\}")
+            return ("builder", first, condition)
+        self.position = start
+        value = self.members()
+        self.expect("\\}")
+        return ("set", *value)
+
+    def relation_head(self) -> Node | None:
+        """``x`` or ``x \\in \\mathbb{R}`` in front of the bar of a set builder."""
+        if self.kind() not in ("word", "text") or len(self.peek()) != 1:
+            return None
+        variable = self.letter()
+        if self.accept("\\in"):
+            self.region()
+        return variable
+
+    def members(self) -> list[Node]:
+        """What stands between brackets."""
+        value = self.items()
+        return list(value[1:]) if value[0] == "list" else [value]
+
+    def parenthesis(self, opening: str) -> Node:
+        members = self.members()
+        closing = self.accept(")", "]", "\\rangle")
+        if not closing:
+            raise NotFormulaError
+        if (opening == "\\langle") != (closing == "\\rangle"):
+            raise NotFormulaError
+        is_mixed = _CLOSINGS[opening] != closing
+        if len(members) == 1 and not is_mixed:
+            if opening == "(" or (opening == "[" and members[0][0] == "matrix"):
+                return members[0]
+            return ("bracket" if opening == "[" else "tuple", members[0])
+        if is_mixed:
+            if len(members) != 2:
+                raise NotFormulaError
+            return ("interval", *members, opening == "[", closing == "]")
+        return ("bracket" if opening == "[" else "tuple", *members)
+
+    # --- matrices ---
+
+    def matrix(self) -> Node:
+        name = self.environment()
+        if name not in _MATRICES:
+            raise NotFormulaError
+        if name == "array" and self.accept("{"):
+            self.balanced("{", "}")
+        rows: list[list[Node]] = [[]]
+        while not self.accept("\\end"):
+            if self.accept("\\\\"):
+                rows.append([])
+            elif self.accept("\\hline"):
+                continue
+            else:
+                rows[-1].append(self.sum())
+                self.accept("&")
+        if self.environment() != name:
+            raise NotFormulaError
+        rows = [row for row in rows if row]
+        if not rows or any(len(row) != len(rows[0]) for row in rows):
+            raise NotFormulaError
+        if name == "vmatrix":
+            raise NotFormulaError
+        return ("matrix", *(("row", *row) for row in rows))
+
+    def environment(self) -> str:
+        self.expect("{")
+        return "".join(token.text for token in self.balanced("{", "}"))
+
+    # --- units and clocks ---
+
+    def with_unit(self, node: Node) -> Node:
+        """Take what follows a value: am or pm, a multiplier, a unit, another quantity (2 hours 30 minutes)."""
+        if node[0] == "rel":
+            return (*node[:-1], self.with_unit(node[-1]))
+        if node[0] in ("ratio", "num") and (clock := self.clock(node)) is not None:
+            return clock
+        quantity = self.quantity(node)
+        parts = [quantity]
+        while quantity[0] == "unit" and self.kind() == "number":
+            parts.append(self.quantity(self.sum()))
+            if parts[-1][0] != "unit":
+                raise NotFormulaError
+        return ("mixed-unit", *parts) if len(parts) > 1 else quantity
+
+    def clock(self, node: Node) -> Node | None:
+        spelled, position = "", self.position
+        while len(spelled) < 5 and (token := self.token()) is not None and (token.text.isalpha() or token.text == "."):
+            spelled += token.text.lower()
+            self.position += 1
+        meridiem = _MERIDIEM.get(spelled)
+        parts = [node] if node[0] == "num" else list(node[1:])
+        if meridiem is None or any(p[0] != "num" or p[2] != 1 for p in parts) or len(parts) > 3:
+            self.position = position
+            return None
+        hours, minutes, seconds = ([p[1] for p in parts] + [0, 0])[:3]
+        if not (1 <= hours <= 12 and 0 <= minutes < 60 and 0 <= seconds < 60):
+            raise NotFormulaError
+        return ("clock", (hours % 12) * 60 + minutes, seconds, meridiem)
+
+    def quantity(self, node: Node) -> Node:
+        if (multiplier := multiplier_of(self.peek())) and self.kind() in ("word", "text"):
+            self.position += 1
+            value = ("mul", node[1] if node[0] == "unit" else node, number(multiplier))
+            node = ("unit", value, *node[2:]) if node[0] == "unit" else value
+        if self.is_at_end() or self.peek() in ("and", "or", "to", ",", ";"):
+            return node
+        start = self.position
+        found = self.unit()
+        if found is None:
+            self.position = start
+            found = self.noun(node)
+        if found is None:
+            self.position = start
+            return node
+        factor, dimensions = found
+        encoded = ",".join(f"{base}:{power}" for base, power in dimensions)
+        if node[0] == "unit":  # $40 USD
+            if node[4] != encoded:
+                raise NotFormulaError
+            return node
+        return ("unit", node, factor.numerator, factor.denominator, encoded)
+
+    def unit(self) -> tuple[Fraction, Dimensions] | None:
+        """Known units: ``m/s``, ``meters per second``, ``square cm``, ``cm^2``."""
+        total: tuple[Fraction, Dimensions] | None = None
+        sign = 1
+        while (one := self.unit_power()) is not None:
+            factor, dimensions = one
+            before = total or (Fraction(1), ())
+            total = before[0] * factor**sign, multiply(before[1], dimensions, sign)
+            if self.accept("/", "per"):
+                sign = -1
+            elif not (self.accept("*") or (sign == 1 and self.kind() in ("word", "text"))):
+                return total
+        return None if sign == -1 else total
+
+    def unit_power(self) -> tuple[Fraction, Dimensions] | None:
+        token = self.token()
+        if token is None:
+            return None
+        if base := currency_of(token.text):
+            self.position += 1
+            return Fraction(1), ((base, 1),)
+        power = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}.get(token.text.lower(), 1)
+        if power > 1:
+            self.position += 1
+        if self.kind() not in ("word", "text") or self.peek() in NO_UNIT:
+            return None
+        found = look_up(self.take().text)
+        if found is None:
+            return None
+        if self.accept("."):
+            pass
+        if self.peek() == "^" and self.kind(1) in ("number", "symbol"):
+            self.position += 1
+            exponent = self.exponent()
+            if exponent[0] != "num" or exponent[2] != 1 or not 1 <= abs(exponent[1]) <= 6:
+                raise NotFormulaError
+            power = exponent[1]
+        power = {"squared": 2, "cubed": 3}.get(self.accept("squared", "cubed"), power)
+        return found[0] ** power, multiply((), found[1], power)
+
+    def noun(self, node: Node) -> tuple[Fraction, Dimensions] | None:
+        """A counted thing: up to six words, none of which hedges, denies or compares. Only behind a number."""
+        words: list[str] = []
+        while self.kind() in ("word", "text") and self.peek() not in ("and", "or") and len(words) < 6:
+            words.append(self.take().text)
+        if not words or symbols(node) or any(word.lower() in NO_UNIT for word in words):
+            return None
+        if any(len(word) == 1 and word.isupper() for word in words):
+            return None
+        return Fraction(1), noun(words)
+
+
+def _joined(kind: str, members: list[Node]) -> Node:
+    return members[0] if len(members) == 1 else (kind, *members)

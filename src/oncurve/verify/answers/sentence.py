@@ -1,0 +1,143 @@
+"""Answers in prose: which sentence states the answer, and which part of a sentence is the value.
+
+    The answer is 41.     答案是 $\\frac{3}{4}$。     Final Answer: **42**     Thus, the count is **318**.
+
+A sentence that denies, hedges or names several candidates states nothing.
+"""
+
+import re
+
+from oncurve.verify.answers.vocabulary import word_set
+
+MAX_STATEMENT_CHARS = 600
+MAX_MARKERS = 50
+
+_MARKER = re.compile(
+    r"\b(?:final\s{1,3})?(?:answers?|ans|result)\b(?:\s{0,3}\*{0,2}\s{0,3})(?:(?:is|are|equals|was)\b|[:=])[\s:*]{0,6}|"
+    r"\bfinal\s{1,3}answer\b[\s:*]{0,6}|"
+    r"(?:答案|解答|结果|答)\s{0,3}(?:应该?)?\s{0,3}(?:是|为|[:：])\s{0,3}|(?:故|应|因此|所以)?选(?:择|项)?\s{0,3}[:：]?\s{0,3}(?=[A-J(（])",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?](?=\s+[A-Z<\"(*\[]|\s*$)|[。！？\n]")
+_CHAT_TOKEN = re.compile(r"<\|[a-z_]{1,30}\|>")
+_PLEASANTRY = re.compile(r"I hope (?:it|this) (?:is correct|helps)[.!]?\s*$", re.IGNORECASE)
+_LEAD_INS = word_set(
+    "so thus hence therefore the then and final correct that is we get my our a answer now which means to "
+    "conclude conclusion in finally summary 所以 因此 故 综上 综上所述"
+)
+_DENIALS = re.compile(
+    r"\b(?:not|never|no|wrong|incorrect|false|except|neither|nor|or|either|maybe|perhaps|possibly|unless|but|cannot|rather|"
+    r"unsure|unknown|might|may|could|if|instead|least|most|more|less|than|about|around|over|under|between|nearly|almost|like)\b|n't\b|不|或|非|也许|可能",
+    re.IGNORECASE,
+)
+_MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_DISPLAY = re.compile(r"\$\$[^$]+\$\$|\\\[.+?\\\]", re.DOTALL)
+_AMOUNT = re.compile(r"(\d[\d.,]*\s?[$€£¥])(?:\s[a-z. ]+)")
+_COPULA = re.compile(
+    r"\b(?:is|are|equals|equal\s+to|becomes|gives|get|obtain|by|have|has|that|at|was|so|thus|hence)\b|'s\b|’s\b|"
+    r"等于|需要|得到|共有|一共|[是为得共有]",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"(?:不|非|并不|\b(?:not|never))\s*\Z")
+_CONCLUSION = re.compile(r"(?:so|thus|hence|therefore)\b|所以|因此", re.IGNORECASE)
+_SIGN = re.compile(r"[:：=]")
+_CALLED_ANSWER = re.compile(
+    r"\s*(?:the|our|my)?\s*(?:final|correct|required|desired)?\s*(?:answer|solution|result)\W*", re.IGNORECASE
+)
+_REASON = re.compile(r"\s+(?:because|since|as required|as desired)\b", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: [a-z]+)+")
+_FIGURE = re.compile(r"(?<![\w.(\[])[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?\s?%?(?![\w/)\]])")
+
+
+def final_statements(text: str) -> list[str]:
+    """The statements that count: the last one behind a marker, with those offered together with it.
+
+    Without any marker, the last sentence. Empty when nothing is stated.
+    """
+    region = _without_tail(text)
+    markers = list(_MARKER.finditer(region))[-MAX_MARKERS:]
+    if not markers:
+        sentence = _last_sentence(region)
+        return [sentence] if sentence else []
+    statements: list[tuple[str, int, int]] = []  # statement, where its marker starts, where it ends
+    for marker in markers:
+        content, end = _statement(region, marker.end())
+        if statements and marker.start() < statements[-1][2]:
+            statements[-1] = (content, statements[-1][1], end)  # "Final Answer: The answer is 4"
+        else:
+            statements.append((content, marker.start(), end))
+    first = len(statements) - 1
+    while first > 0 and not _says_something(region[statements[first - 1][2] : statements[first][1]]):
+        first -= 1
+    return [content for content, _, _ in statements[first:] if content.strip(" *.:")]
+
+
+def candidates(text: str) -> list[str]:
+    """Parts of a sentence that may be the value it states, the likeliest first. Empty when it denies or hedges."""
+    statements = final_statements(_DISPLAY.sub(lambda formula: formula[0].replace("\n", " "), text))
+    if not statements:
+        return []
+    sentence = _REASON.split(statements[-1])[0].strip()
+    found: list[str] = []
+    copulas = [*_SIGN.finditer(sentence)][-6:] + [*_COPULA.finditer(sentence)][-12:]
+    for copula in reversed(copulas):
+        tail = sentence[copula.end() :].strip(" *,")
+        if _CALLED_ANSWER.fullmatch(tail):
+            found.append(_without_lead_in(sentence[: copula.start()].strip()))
+            break
+        if tail and _DENIALS.match(tail) is None and not _DENIED.search(sentence, 0, copula.start()):
+            counted, amount = _COUNTED.fullmatch(tail), _AMOUNT.fullmatch(tail)
+            found += [amount[1]] if amount else [tail, counted[1]] if counted else [tail]
+    if _DENIALS.search(sentence):
+        # What follows the last denial is asserted only by a copula of its own.
+        last = max(match.end() for match in _DENIALS.finditer(sentence))
+        return [part for part in found if sentence.endswith(part) and len(sentence) - len(part) > last]
+    formulas = [next(group for group in match.groups() if group) for match in _MATH.finditer(sentence)]
+    if len(formulas) == 1 and _num_digits(_MATH.sub("", sentence)) == 0:
+        found.append(formulas[0])
+    found.append(_without_lead_in(sentence))
+    figures = _FIGURE.findall(_MATH.sub(" \\g<0> ", sentence).replace("$", " "))
+    is_conclusion = _MARKER.search(text) or _CONCLUSION.match(sentence)
+    if is_conclusion and len(figures) == 1 and _num_digits(sentence) == _num_digits(figures[0]):
+        found.append(figures[0])
+    return found
+
+
+def _num_digits(text: str) -> int:
+    return sum(c.isdigit() for c in text)
+
+
+def _without_tail(text: str) -> str:
+    """Cut what is no part of the answer behind it: chat tokens, code fences, a pleasantry."""
+    token = _CHAT_TOKEN.search(text)
+    region = text[: token.start()] if token else text
+    return _PLEASANTRY.sub("", region.replace("```", "").rstrip()).rstrip()
+
+
+def _statement(text: str, start: int) -> tuple[str, int]:
+    """From a marker to the end of its sentence; when nothing stands there, the next line that is not blank."""
+    while start < len(text) and text[start] in " \t\r\n*":
+        start += 1
+    end_match = _SENTENCE_END.search(text, start, start + MAX_STATEMENT_CHARS)
+    end = end_match.start() if end_match else min(len(text), start + MAX_STATEMENT_CHARS)
+    return text[start:end].strip(" *"), end
+
+
+def _last_sentence(text: str) -> str:
+    stripped = text.rstrip(" \t\r\n.。!?！？")
+    ends = [match.end() for match in _SENTENCE_END.finditer(stripped, max(0, len(stripped) - 2000))]
+    start = ends[-1] if ends else max(0, len(stripped) - 2000)
+    return stripped[start:].strip()
+
+
+def _says_something(between: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", between.casefold())
+    return any(word not in _LEAD_INS for word in words)
+
+
+def _without_lead_in(sentence: str) -> str:
+    """``Therefore`` and the like in front of a value."""
+    words = sentence.split(" ")
+    while words and re.sub(r"\W", "", words[0]).casefold() in _LEAD_INS | {"answer", "find", "that", "so"}:
+        words.pop(0)
+    return " ".join(words)
