@@ -98,6 +98,7 @@ def test_the_clip_takes_the_gradient_on_one_side_for_each_sign() -> None:
     shifts = {0: {0: -0.25, 1: 0.25}, 1: {0: -0.25, 1: 0.25}}
     groups = [group([4, 3], [1.0, 0.0], shifts)]
     assert counts(groups) == {"nonzero": 5, "clipped": 2}
+    assert counts([*groups, group([2, 2], [1.0, 1.0])]) == {"nonzero": 5, "clipped": 2, "equal_group": 4}
     assert counts(groups, clip_high=0.3) == {"nonzero": 6, "clipped": 1}
     assert counts(groups, loss="cispo") == {"nonzero": 7}
     # the completion's ratio is exp(mean log-ratio): e^(0.5 / 2) for two of the four tokens shifted by 0.5

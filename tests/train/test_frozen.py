@@ -260,6 +260,14 @@ def test_a_run_that_learned_from_given_data_has_no_rollouts(run: Path, tmp_path:
         compare(tmp_path, 0, "run")
 
 
+def test_a_run_that_only_collects_has_its_starting_model_at_every_step(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "--method", "collect", "--steps", "2", "--checkpoint_every", "1")
+    found = compare(run, 1, "dr_grpo")
+    assert found.weights == "the starting model"
+    assert found.gap is not None
+    assert found.gap < 1e-5
+
+
 def test_a_critics_updates_are_not_repeated(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
     config = (run / "config.toml").read_text()

@@ -135,6 +135,50 @@ def report(run: Path, *, as_json: Json = False) -> None:
     _finish({"report": str(page), **summarise(run)} if as_json else {"report": str(page)}, as_json)
 
 
+@app.command
+def compare(
+    *words: Words,
+    rollouts: Path | None = None,
+    step: int | None = None,
+    objectives: str = "",
+    evaluate: int | None = None,
+    to: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Compare objectives on the rollout of one recorded step: --rollouts RUN --step N --objectives run,grpo,dr_grpo.
+
+    Parameters
+    ----------
+    rollouts:
+        Folder of the run that recorded it.
+    step:
+        Which step, counted from 0.
+    objectives:
+        Names of presets, `run` for the run's own, .toml files, or inline tables, separated by commas.
+    evaluate:
+        Held-out tasks asked after one optimiser step of each; 0 for none. Without it: as many as the run asked.
+    to:
+        Folder for comparison.html and comparison.json.
+    """
+    from oncurve.cli.compare import compare_rollout, refuse_words, show_comparison
+
+    path, overrides = split_words(words)
+    if rollouts is None:
+        raise ValueError(
+            "compare looks at a recorded rollout: oncurve compare --rollouts RUN --step N --objectives a,b"
+        )
+    refuse_words([*([str(path)] if path else []), *overrides])
+    found = compare_rollout(rollouts, step, objectives, evaluate)
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False))
+    else:
+        show_comparison(found)
+    if to is not None:
+        from oncurve.report.comparison import render_comparison
+
+        print(f"open this page: {render_comparison(found, to)}", file=sys.stderr)
+
+
 def _finish_run(result: Mapping[str, Any], as_json: bool) -> None:
     """The JSON object, or what a person wants to know last: the figures stand above already."""
     shown = {"run folder": result["run_dir"], "steps": result["steps"], "seconds": result["seconds"]}

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from oncurve.algo import PRESETS, Formula, ObjectiveSettings, describe_objective
 from oncurve.config import RunConfig, load_config
+from oncurve.config.fit import refuse_unfit_objective
 from oncurve.config.load import known_settings
 from oncurve.learner.minibatch import GradedRollout, Judgement, grade
 from oncurve.types import ConfigError, Group, did_you_mean
@@ -77,18 +78,17 @@ def grade_for(candidate: Candidate, config: RunConfig, groups: Sequence[Group]) 
         groups: of one step.
 
     Raises:
-        ConfigError: the candidate needs a critic, counts a correction twice, or does not fit the recorded rewards.
+        ConfigError: the candidate needs a critic, or does not fit the run or the recorded rewards.
     """
     if candidate.objective.advantage.estimator == "gae":
         raise ConfigError(
             f"objective {candidate.name} needs a critic (estimator gae), and the records of a step hold none of its "
             "values: its advantages at that step cannot be had again. Compare whole runs of it instead."
         )
-    reward = config.reward
-    weights = {name: component.weight for name, component in reward.components.items()}
+    judgement = Judgement(primary=config.reward.primary_name, component_weights=config.reward.weights)
     try:
-        config.learner.recomputes(candidate.objective)
-        return grade(groups, candidate.objective, Judgement(primary=reward.primary_name, component_weights=weights))
+        refuse_unfit_objective(candidate.objective, config.rollout, config.reward, config.learner)
+        return grade(groups, candidate.objective, judgement)
     except ValueError as error:
         raise ConfigError(f"objective {candidate.name}: {error}") from error
 

@@ -37,7 +37,7 @@ def compare_frozen(
     Everything that can be refused is refused before a model is loaded. Nothing is written into the run folder.
 
     Args:
-        run: folder of an online run, finished or still going on.
+        run: folder of a run that sampled, finished or still going on.
         step: of the rollout, counted from 0.
         objectives: a comma-separated list; see ``read_candidates``.
         num_tasks: held-out tasks asked after one optimiser step of each objective, at most as many as the run has;

@@ -58,19 +58,19 @@ class Weights:
 
 
 class StoredRun:
-    """An online run, read from its folder.
+    """A run that sampled, read from its folder.
 
     Raises:
-        RunError: there is no run, or it did not learn from rollouts of its own.
+        RunError: there is no run, or it sampled nothing.
     """
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder.open(path)
         self.config: RunConfig = load_config(path / "config.toml")
-        if self.config.method != "online":
+        if self.config.method not in ("online", "collect"):
             raise RunError(
                 f'{path} is a run of method "{self.config.method}": it has no rollouts of its own to look at. '
-                'Name a run of method "online".'
+                'Name a run of method "online" or "collect".'
             )
 
     def groups(self, step: int) -> tuple[list[Group], list[Group]]:
@@ -109,25 +109,27 @@ class StoredRun:
         self, policy: Policy, settings: LearnerSettings, objective: ObjectiveSettings, reference: Reference | None
     ) -> Learner:
         """A new learner of this run's rollouts, whatever its objective."""
-        reward = self.config.reward
         return Learner(
             policy,
             settings,
             objective,
             sampling=self.config.rollout.sampling,
             reference=reference,
-            primary=reward.primary_name,
-            component_weights={name: component.weight for name, component in reward.components.items()},
+            primary=self.config.reward.primary_name,
+            component_weights=self.config.reward.weights,
         )
 
     def replay_from(self, step: int) -> tuple[int, Path | None]:
         """The step from which updates must be repeated to have the weights before ``step``, and its checkpoint.
 
-        Without an earlier checkpoint that is step 0, the starting model.
+        Without an earlier checkpoint that is step 0, the starting model. A run that only collects has its starting
+        model at every step.
 
         Raises:
             RunError: updates must be repeated and the run had a critic, which its records do not hold.
         """
+        if self.config.method == "collect":
+            return step, None
         kept = {int(path.name.rpartition("_")[2]): path for path in list_checkpoints(self.folder.checkpoints)}
         start = max((number for number in kept if number <= step), default=0)
         if start < step and self.config.objective.advantage.estimator == "gae":
