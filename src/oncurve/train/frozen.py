@@ -5,7 +5,7 @@ read and refuse ──► weights before the step ──► for each objective: 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -143,8 +143,13 @@ class _Bench:
     def _see(self, one: _Prepared, gradients: Gradients, before: Answers | None, step: int) -> _Seen:
         self.note(f"objective {one.candidate.name}")
         learner = self._begin(one)
-        probe = learner.gradient(self.groups) if one.has_step else None
-        gradients.add({} if probe is None else probe.gradient)
+        probe = None
+        if one.has_step:
+            found = learner.gradient(self.groups)
+            gradients.add(found.gradient)
+            probe = replace(found, gradient={})  # kept once, wherever there is room for it
+        else:
+            gradients.add({})
         seed = derive_seed("clip_cov", self.weights.num_steps) % 2**63
         counts = count_by_reason(one.graded if probe is None else probe.graded, probe, seed=seed)
         answers = before
