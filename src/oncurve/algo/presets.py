@@ -281,8 +281,7 @@ _TRAINERS = {
     "nemo_rl": _preset(
         "NeMo RL at 7ea279ab (2026-08)",
         "There the std, too, is that of the other completions of the group; no std is divided by here. Its KL is k3 "
-        "times "
-        "exp(l - stop_gradient(l)), which is k3_weighted on data of the policy itself.",
+        "times exp(l - stop_gradient(l)), which is k3_weighted on data of the policy itself.",
         advantage=_estimator("rloo"),
         aggregation="token-mean",
         kl_coef=0.01,
@@ -290,14 +289,22 @@ _TRAINERS = {
         zero_variance="keep",
     ),
     "areal": _preset(
-        "AReaL at 4aef98d8 (2026-05)",
-        "Its KL in the reward has weight 0.1 and is a reward a token; here it goes through the whole completion.",
-        advantage=_estimator("reinforce_pp_baseline", ddof=1),
+        "AReaL at 4aef98d8 (2026-05), its example configurations",
+        "There 1e-5 is added to the variance of the tokens; here the variance is at least 1e-8.",
+        advantage=_estimator("reinforce_pp", ddof=1),
         aggregation="token-mean",
         kl_coef=0.1,
         kl_estimator="k1",
         kl_placement="reward",
         zero_variance="keep",
+    ),
+    "prime_rl": _preset(
+        "prime-rl at 004274ec (2026), docs/algorithms.md",
+        "There a token is left out where its probability, not its ratio, has moved by more than 0.2 the way its "
+        "advantage pushes; the ratio is to the sampler's own log-probs; and 0.001 times the squared log-ratio of every "
+        "token is added. Rollouts of repetitive or improbable text are left out before.",
+        advantage=_estimator("group_mean"),
+        aggregation="token-mean",
     ),
     "slime": _preset(
         "slime at 624b824a (2026-08)",
