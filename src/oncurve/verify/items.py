@@ -60,4 +60,6 @@ def no_verdict(cause: str, evidence: str) -> Verdict:
 def one_line(text: str, max_chars: int = MAX_EVIDENCE_CHARS) -> str:
     """Cut text to ``max_chars`` and escape what does not print (line ends, control characters, lone surrogates)."""
     cut = text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+    if cut.isprintable():
+        return cut
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)

@@ -68,7 +68,8 @@ def extract(
         return Extraction(problem="the answer place is empty")
     if is_placeholder(last):
         return Extraction(problem=f"the answer place holds a placeholder: {last[:40]}")
-    places = [place for place in places if not is_placeholder(place.content)]
+    if len(places) > 1:
+        places = [place for place in places if not is_placeholder(place.content)]
     offers = tuple(place.content.strip() for place in places)
     gaps = [region[a.end : b.start] for a, b in pairwise(places)]
     return Extraction(offers=offers, is_joined=all(_JOINT.fullmatch(gap) is not None for gap in gaps))

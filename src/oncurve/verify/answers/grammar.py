@@ -57,12 +57,14 @@ def parse(source: str, *, exotic_digits: bool = True) -> Answer | None:
     Returns:
         The answer; None when nothing visible is there.
     """
+    if (simple := _read_simple(source)) is not None:
+        return simple
     if len(source) > MAX_CHARS:
         text = " ".join(source.split())
         return Answer(source, text, ("text", text)) if text else None
     plain = make_plain(source, exotic_digits=exotic_digits)
-    if _SIMPLE.fullmatch(plain):
-        return Answer(source, plain, _simple(plain))
+    if plain != source and (simple := _read_simple(plain)) is not None:
+        return simple
     tokens = tokenize(plain.replace("{:}", ":"))
     text = canonical(tokens)
     if not text:
@@ -70,23 +72,32 @@ def parse(source: str, *, exotic_digits: bool = True) -> Answer | None:
     return Answer(source, text, read_tokens(tokens, text))
 
 
-_SIMPLE = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+_SIMPLE = re.compile(
+    r"(-?[0-9]{1,18})(?:\.([0-9]{1,18}))?|(-?[0-9]{1,18})/([0-9]{1,18})|\\[dt]?frac\{(-?[0-9]{1,18})\}\{([0-9]{1,18})\}"
+)
 
 
-def _simple(plain: str) -> Node:
-    """The common case, without tokens."""
-    whole, _, decimals = plain.partition(".")
-    if not decimals:
-        return ("num", int(whole), 1, 0)
-    return _reduced(int(whole + decimals), len(decimals))
+def _read_simple(source: str) -> Answer | None:
+    """The common cases, without tokens: an integer, a decimal, a fraction."""
+    found = _SIMPLE.fullmatch(source)
+    if found is None:
+        return None
+    whole, decimals, top, bottom, frac_top, frac_bottom = found.groups()
+    if decimals:
+        return Answer(source, source, _decimal(int(whole + decimals), len(decimals)))
+    if whole:
+        return Answer(source, source, ("num", int(whole), 1, 0))
+    if top:
+        return Answer(source, source, _fraction(top, bottom))
+    return Answer(source, f"\\frac{{{frac_top}}}{{{frac_bottom}}}", _fraction(frac_top, frac_bottom))
 
 
-def _reduced(top: int, places: int) -> Node:
-    while places and top % 10 == 0:
-        top //= 10
-        places -= 1
+def _fraction(top: str, bottom: str) -> Node:
+    return ("div", ("num", int(top), 1, 0), ("num", int(bottom), 1, 0))
+
+
+def _decimal(top: int, places: int) -> Node:
     bottom = 10**places
-    # Only 2 and 5 divide the denominator.
     common = math.gcd(top, bottom)
     return ("num", top // common, bottom // common, places)
 

@@ -26,6 +26,8 @@ class Scalars:
 
     def is_equal(self, answer: Node, gold: Node) -> bool:
         """Compare two values: exactly, else within what the settings allow, else by the CAS."""
+        if answer[0] == gold[0] == "num" and answer[1:3] == gold[1:3]:
+            return True
         if answer == gold and answer[0] != "div":
             return not _has_infinity(answer) or answer in (INFINITY, MINUS_INFINITY)
         if answer[0] == "pct" or gold[0] == "pct":

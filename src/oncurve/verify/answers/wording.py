@@ -13,6 +13,7 @@ _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
     "tenth": 10, "eleventh": 11, "twelfth": 12,
 }  # fmt: skip
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _ARTICLES = frozenset(("a", "an", "the"))
 _ORDINAL = re.compile(r"(\d{1,9})\s*(?:st|nd|rd|th)", re.IGNORECASE)
@@ -97,6 +98,8 @@ def says_everything(text: str) -> bool:
 
 def is_placeholder(text: str) -> bool:
     """True for what a template puts into an answer place: ``your answer here``, dots."""
+    if _DIGIT.search(text):
+        return False
     visible = text.strip(" \t\n.{}$")
     return visible in ("", "\\ldots", "\\dots", "…", "\\cdots", "___", "?") or words_of(visible) in _PLACEHOLDERS
 

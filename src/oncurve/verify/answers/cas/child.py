@@ -3,7 +3,7 @@
 Runs in a process of its own (see ``oncurve.verify.answers.cas``) and imports nothing of the package. It never sees text
 to parse: a request holds trees as nested lists, built and bounded by the grammar.
 
-Two analytic expressions of bounded size are the same when their difference vanishes at a dozen points, drawn from a
+Two analytic expressions of bounded size are the same when their difference vanishes at several points, drawn from a
 seed that depends on both of them. A difference vanishes when it is nothing but rounding error: with d more digits it
 becomes 10^d times smaller, and again with d more. Nothing is compared with a fixed tolerance, so that 2^-900 is neither
 0 nor 2^-901. Constants are compared the same way, at one point. Every request has a budget of evaluations, so that a
@@ -23,10 +23,14 @@ BASE_DIGITS = 50
 MAX_DIGITS = 1500
 MAX_EVALUATIONS = 60_000
 MAX_TERMS = 5_000
-TERM_COST = 30
+MAX_SUMMED = 200
+"""Terms from which an infinite sum is extrapolated."""
+TERM_COST = 100
 """What extrapolating an infinite sum costs for each term, in evaluations."""
-NUM_POINTS = 16
-MIN_AGREEING = 5
+NUM_POINTS = 8
+MIN_AGREEING = 3
+NUM_THOROUGH = 2
+"""Points at which a difference is followed to three precisions; at the others two tell zero from not zero."""
 GUARD_DIGITS = 15
 LIMIT_DIGITS = 17
 """A limit is the value at a distance of 1e-17 (or at 1e17)."""
@@ -78,7 +82,7 @@ def _equal(evaluator: "Evaluator", left: Tree, right: Tree) -> bool:
         return evaluator.is_same(left, right, {}) is True
     agreeing = 0
     for point in evaluator.points(names):
-        same = evaluator.is_same(left, right, point)
+        same = evaluator.is_same(left, right, point, levels=3 if agreeing < NUM_THOROUGH else 2)
         if same is False:
             return False
         agreeing += same is True
@@ -193,35 +197,41 @@ class Evaluator:
         size = mp.mpf(self.random.randrange(3 * 10**17, 3 * 10**18)) / 10**18
         return size if is_positive or self.random.random() < 0.5 else -size
 
-    def is_same(self, left: Tree, right: Tree, point: Point) -> bool | None:
+    def is_same(self, left: Tree, right: Tree, point: Point, levels: int = 3) -> bool | None:
         """Whether two trees agree at a point; None when the point says nothing."""
         try:
+            self.error = mp.mpf(0)
             a, b = self.value(left, point), self.value(right, point)
             if self.is_real(a) != self.is_real(b) and any(value < 0 for value in point.values()):
                 return None  # another branch of a root or logarithm
-            return self.vanishes(lambda: self.value(left, point) - self.value(right, point))
+            return self.vanishes(lambda: self.value(left, point) - self.value(right, point), a - b, levels)
         except UndefinedError:
             return None
 
-    def vanishes(self, compute: Callable[[], Any]) -> bool:
-        """True when a value is rounding error: each ``digits`` more of precision make it so much smaller."""
+    def vanishes(self, compute: Callable[[], Any], first: Any = None, levels: int = 3) -> bool:
+        """True when a value is rounding error: each ``digits`` more of precision make it so much smaller.
+
+        ``first``: the value at the precision that is set, where it is known already. ``levels``: precisions that have
+        to agree.
+        """
         sizes: list[Any] = []
+        self.error = mp.mpf(0) if first is None else self.error
         try:
-            for level in (1, 2, 3):
+            for level in range(1, 5):
                 mp.dps = level * self.digits
-                self.error = mp.mpf(0)
-                size = abs(compute())
+                size = abs(compute() if level > 1 or first is None else first)
                 if self.error > 0:  # an integral or a limit took part: no more digits than that are known
                     return bool(size <= self.error)
                 before = next((earlier for earlier in reversed(sizes) if earlier > 0), None)
                 if size > 0 and before is not None and size > before * mp.mpf(10) ** (GUARD_DIGITS - self.digits):
                     return False
                 sizes.append(size)
-                if len(sizes) == 2 and not any(sizes):
+                is_exact = level > 1 and not any(sizes)
+                if is_exact or (level >= levels and (size == 0 or before is not None)):
                     return True
         finally:
             mp.dps = self.digits
-        return not sizes[-1] or sum(size > 0 for size in sizes) > 1
+        return False
 
     def is_real(self, value: Any) -> bool:
         return bool(abs(mp.im(value)) <= mp.mpf(10) ** (GUARD_DIGITS - self.digits) * max(abs(value), mp.mpf(1)))
@@ -324,7 +334,7 @@ class Evaluator:
             ends = [int(mp.re(low)), mp.inf]
             results = []
             for mp.dps in (BASE_DIGITS, BASE_DIGITS - 12):  # where the two differ, the series does not converge
-                results.append(mp.nsum(term, ends))
+                results.append(mp.nsum(term, ends, maxterms=MAX_SUMMED))
             return results[0], abs(results[0] - results[1])
 
         return self.approximated(sum_up)
