@@ -34,7 +34,7 @@ def equal(answer: str, gold: str, **settings: Any) -> bool:
         ("vector_as_tuple", False, "(1,2)", r"\begin{pmatrix}1\\2\end{pmatrix}", True),
         ("log_base", "e", r"\ln 2", r"\log 2", False),
         ("many_digits", 4, "1.4142", r"\sqrt2", False),
-        ("rounded_gold_digits", 4, r"\frac23", "0.667", True),
+        ("rounded_gold_places", 4, r"\frac23", "0.667", True),
         ("j_as_imaginary", False, "3+4j", "3+4i", True),
         ("compound_left_side", False, "x^2=4", "4", True),
         ("variable_names_matter", False, "m=8", "n=8", False),

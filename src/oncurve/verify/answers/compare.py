@@ -46,7 +46,7 @@ class Comparer:
             return self.scalars.is_equal(answer.node, gold.node)
         if answer.text == gold.text:
             return True
-        letter = gold_choice(gold.text)
+        letter = gold_choice(gold.text) or (choice_of(gold.text) if gold.text.startswith("(") else "")
         if letter and (chosen := choice_of(answer.text)):
             return chosen == letter
         return self.same(answer.node, gold.node) or self.readings.agree(answer, gold)
@@ -67,6 +67,8 @@ class Comparer:
         answer = _without_glued_unit(answer, gold)
         if answer[0] in SCALARS and gold[0] in SCALARS:
             return self.scalars.is_equal(answer, gold)
+        if (answer[0] in _UNORDERED) != (gold[0] in _UNORDERED):
+            return self._same_collection(answer, gold)
         if self.quantities.concerns(answer) or self.quantities.concerns(gold):
             return self.quantities.same(answer, gold)
         return self._same_collection(answer, gold)
@@ -119,6 +121,8 @@ class Comparer:
             return any(self.same(answers[0], member) for member in golds)
         if self.settings.list_order == "same" and gold[0] == "list":
             return self._same_in_order(answers, golds)
+        if gold[0] not in _UNORDERED and not all(self.same(answer, gold) for answer in answers):
+            return False
         if self.settings.repeated_members:
             answers, golds = self._distinct(answers), self._distinct(golds)
         if len(answers) != len(golds):

@@ -100,9 +100,7 @@ class Expressions(Series):
             return (text == "(" and self.peek(1) != "mod") or text == "{" or (text == "|" and not self.in_bars)
         if kind == "command":
             return text in _OPENERS_AND_FLOORS or text[1:] in FUNCTIONS or text[1:] in GREEK or text == "\\pi"
-        if text in _KEYWORDS or text in PERCENT or self.is_at_unit():
-            return False
-        return self.is_readable_word()
+        return text not in _KEYWORDS and text not in PERCENT and not self.is_at_unit() and self.is_readable_word()
 
     def is_readable_word(self) -> bool:
         """True when a run of letters is a function, a constant or a product of variables, not a word."""
@@ -116,6 +114,8 @@ class Expressions(Series):
     def is_at_unit(self) -> bool:
         """True when a word is a unit rather than a product of variables."""
         text = self.peek()
+        if text == "min" and self.peek(1) != "(" and self.follows_number():
+            return True
         if self.kind() not in ("word", "text") or text in FUNCTIONS or text in CONSTANTS:
             return False
         if text.upper() in ("AM", "PM") and self.follows_number():

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 from oncurve.verify.answers.extract import extract
 from oncurve.verify.answers.grammar import Answer, parse
+from oncurve.verify.answers.nodes import walk
 from oncurve.verify.answers.sentence import candidates
 
 _LONG = 120
@@ -56,7 +57,7 @@ def _from_prose(answer: Answer, exotic_digits: bool) -> Answer:
 
 def is_several(gold: Answer) -> bool:
     """True when a gold consists of several values, so that several places may state them."""
-    return gold.node[0] in _SEVERAL or any(part[0] == "pm" for part in gold.node[1:] if isinstance(part, tuple))
+    return gold.node[0] in _SEVERAL or any(part[0] == "pm" for part in walk(gold.node))
 
 
 def show(answer: Answer | None) -> str:

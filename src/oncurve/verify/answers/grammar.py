@@ -236,7 +236,7 @@ class Grammar(Expressions):
             return None
         variable = self.letter()
         if self.accept("\\in"):
-            self.region()
+            self.power()
         return variable
 
     def members(self) -> list[Node]:

@@ -64,7 +64,7 @@ class Scalars:
         """Apply the choices that concern the names in an expression."""
         if self.settings.j_as_imaginary and symbols(node) == {"j"} and ("const", "i") in walk(other):
             node = substitute(node, "j", ("const", "i"))
-        if self.settings.constant_of_integration and node[0] == "add" and ("sym", "C") in node[1:]:
+        if self.settings.constant_of_integration and node[0] == "add" and _has_constant(node):
             node = ("add", *(term for term in node[1:] if term != ("sym", "C")), number(0))
         return _natural_logs(node) if self.settings.log_base == "e" else node
 
@@ -111,10 +111,14 @@ class Scalars:
         if is_decimal and not _terminates(values[1]) and _significant_digits(answer) >= settings.many_digits:
             return abs(a - g) <= Fraction(1, 10 ** _places(answer))
         if is_decimal_gold and not _terminates(values[0]):
-            return _significant_digits(gold) >= settings.rounded_gold_digits and abs(a - g) <= Fraction(
-                51, 100 * 10 ** _places(gold)
-            )
+            half = Fraction(51, 100 * 10 ** _places(gold))
+            return _places(gold) >= settings.rounded_gold_places and abs(a - g) <= half
         return False
+
+
+def _has_constant(node: Node) -> bool:
+    """``+ C`` is a constant of integration where no other capital letter is a variable."""
+    return ("sym", "C") in node[1:] and not any(name[0].isupper() for name in symbols(node) - {"C"})
 
 
 def _natural_logs(node: Node) -> Node:

@@ -23,7 +23,7 @@ _CHAT_TOKEN = re.compile(r"<\|[a-z_]{1,30}\|>")
 _PLEASANTRY = re.compile(r"I hope (?:it|this) (?:is correct|helps)[.!]?\s*$", re.IGNORECASE)
 _LEAD_INS = word_set(
     "so thus hence therefore the then and final correct that is we get my our a answer now which means to "
-    "conclude conclusion in finally summary 所以 因此 故 综上 综上所述"
+    "conclude conclusion in finally summary approximately approx 所以 因此 故 综上 综上所述"
 )
 _DENIALS = re.compile(
     r"\b(?:not|never|no|wrong|incorrect|false|except|neither|nor|or|either|maybe|perhaps|possibly|unless|but|cannot|rather|"
@@ -39,6 +39,9 @@ _COPULA = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"(?:不|非|并不|\b(?:not|never))\s*\Z")
+_MODALS = frozenset(("could", "might", "may"))
+_ANYTHING = re.compile(r"\S")
+_DENIED_PART = re.compile(r"[\d,;]")
 _CONCLUSION = re.compile(r"(?:so|thus|hence|therefore)\b|所以|因此", re.IGNORECASE)
 _SIGN = re.compile(r"[:：=]")
 _CALLED_ANSWER = re.compile(
@@ -89,9 +92,12 @@ def candidates(text: str) -> list[str]:
             counted, amount = _COUNTED.fullmatch(tail), _AMOUNT.fullmatch(tail)
             found += [amount[1]] if amount else [tail, counted[1]] if counted else [tail]
     if _DENIALS.search(sentence):
-        # What follows the last denial is asserted only by a copula of its own.
-        last = max(match.end() for match in _DENIALS.finditer(sentence))
-        return [part for part in found if sentence.endswith(part) and len(sentence) - len(part) > last]
+        # What follows the last denial is asserted only after what was denied, by a copula of its own.
+        denial = list(_DENIALS.finditer(sentence))[-1]
+        needed = _ANYTHING if denial[0].casefold() in _MODALS else _DENIED_PART
+        return [
+            part for part in found if sentence.endswith(part) and needed.search(sentence[denial.end() : -len(part)])
+        ]
     formulas = [next(group for group in match.groups() if group) for match in _MATH.finditer(sentence)]
     if len(formulas) == 1 and _num_digits(_MATH.sub("", sentence)) == 0:
         found.append(formulas[0])

@@ -58,8 +58,8 @@ class ComparisonSettings(Settings):
     many_digits: int = Field(8, ge=1)
     """Correct significant digits from which a decimal counts as an exact gold that it approximates."""
 
-    rounded_gold_digits: int = Field(3, ge=1)
-    """Significant digits from which a decimal gold is taken for the rounding of an exact answer."""
+    rounded_gold_places: int = Field(3, ge=1)
+    """Decimal places from which a gold is taken for the rounding of an exact answer: 0.667 of 2/3."""
 
     j_as_imaginary: bool = True
     """3+4j is 3+4i."""

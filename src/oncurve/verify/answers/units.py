@@ -75,6 +75,7 @@ def _table() -> dict[str, tuple[Fraction, str]]:
 
 _UNITS = _table()
 _SYMBOLS = {"\\$": "dollar", "$": "dollar", "€": "euro", "£": "pound", "¥": "yuan", "₹": "rupee"}
+_SPEEDS = {"mph": Fraction(1609344, 1000), "kph": Fraction(1000), "kmh": Fraction(1000), "kmph": Fraction(1000)}
 _MULTIPLIERS = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "万": 10**4,
     "亿": 10**8, "百": 100, "千": 1000, "百万": 10**6,
@@ -100,6 +101,8 @@ def look_up(word: str) -> tuple[Fraction, Dimensions] | None:
     """Factor and dimensions of a known unit; a counter of things has none."""
     if word in _COUNTERS:
         return Fraction(1), ()
+    if word in _SPEEDS:
+        return _SPEEDS[word] / 3600, (("length", 1), ("time", -1))
     found = _UNITS.get(word) or _UNITS.get(word.lower() if len(word) > 2 else word)
     if found is None:
         return None

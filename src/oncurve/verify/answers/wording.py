@@ -109,6 +109,8 @@ def decision_of(text: str) -> str:
     words = words_of(text).split()
     if not words or words[0] not in _DECISIONS:
         return ""
+    if len(words) > 1 and (_DECISIONS | {"or"}).intersection(words[1:]):
+        return ""
     return words[0] if len(words) == 1 or re.match(r"\W*[^\W_]+\s*[,.;:!]", text) else ""
 
 
