@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -114,6 +114,39 @@ def check(*words: Words, as_json: Json = False) -> None:
     print(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else found.text)
     if found.data["rejected_golds"]:
         sys.exit(1)
+
+
+@app.command(name="import")
+def import_(
+    trainer: Literal["trl", "verl"],
+    file: Path,
+    *,
+    to: Path | None = None,
+    processes: int = 1,
+    as_json: Json = False,
+) -> None:
+    """Read the configuration of another trainer: TOML, its formula, and what became of every key.
+
+    Parameters
+    ----------
+    trainer:
+        Whose configuration it is.
+    file:
+        TRL: a GRPOConfig as YAML or JSON, or the YAML of its script. verl: YAML, a list of overrides, a shell script.
+    to:
+        Where the TOML goes. Without it: to stdout, and everything else to stderr.
+    processes:
+        TRL: how many processes train; its batch size is that of one.
+    """
+    from oncurve.cli.migrate import import_file
+
+    found = import_file(trainer, file, to=to, processes=processes)
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False))
+    else:
+        if to is None:
+            print(found.toml, end="")
+        print(found.report(), file=sys.stderr if to is None else sys.stdout)
 
 
 @app.command
