@@ -261,7 +261,7 @@ def test_a_format_verifier_cannot_state_a_gold():
 
 
 def test_every_vendored_gold_of_a_right_answer_accepts_itself():
-    lines = (Path(__file__).parent / "data" / "answers.jsonl").read_text().splitlines()
+    lines = (Path(__file__).parent / "data" / "math_cases.jsonl").read_text().splitlines()
     golds = [case["gold"] for case in map(json.loads, lines) if case["correct"]]
     options = {"answer": {"carrier": "box"}}
     with Scorer(settings(components={"correct": {"options": options}})) as scorer:

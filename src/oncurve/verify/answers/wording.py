@@ -100,7 +100,10 @@ def is_placeholder(text: str) -> bool:
     """True for what a template puts into an answer place: ``your answer here``, dots."""
     if _DIGIT.search(text):
         return False
-    visible = text.strip(" \t\n.{}$")
+    visible = text.strip(" \t\n.$")
+    for _ in range(3):
+        if visible.startswith("{") and visible.endswith("}"):
+            visible = visible[1:-1].strip(" \t\n.$")
     return visible in ("", "\\ldots", "\\dots", "…", "\\cdots", "___", "?") or words_of(visible) in _PLACEHOLDERS
 
 
