@@ -153,7 +153,10 @@ def test_simpo_without_watching_holds_no_reference() -> None:
     metrics = learner.update(PAIRS)
     assert "drift/kl" not in metrics
     assert metrics["dpo/chosen_reward"] == pytest.approx(2.0 * metrics["dpo/chosen_logprob"])
-    assert "drift/kl" in PreferenceLearner(tiny_policy(), LearnerSettings(), VARIANTS["simpo"]).update(PAIRS)
+    assert learner.seconds() == {}
+    watched = PreferenceLearner(tiny_policy(), LearnerSettings(), VARIANTS["simpo"])
+    assert "drift/kl" in watched.update(PAIRS)
+    assert watched.seconds()["reference"] > 0
 
 
 def test_lora_drops_the_same_units_in_both_passes() -> None:

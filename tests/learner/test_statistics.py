@@ -38,6 +38,7 @@ def test_group_shares_add_up_to_one():
     metrics = rollout_metrics(groups_of([1.0, 0.0], [1.0, None], [0.0, 0.0], [None, None], [0.0, 1.0]))
     shares = {name: metrics[f"groups/{name}"] for name in ("all_right", "mixed", "all_wrong", "no_verdict")}
     assert shares == pytest.approx({"all_right": 0.2, "mixed": 0.4, "all_wrong": 0.2, "no_verdict": 0.2})
+    assert metrics["completions/correct"] == 3.0  # one in each of the groups with a reward of 1
 
 
 def test_each_component_is_summarised_on_its_own():

@@ -257,7 +257,7 @@ def test_hostile_text_is_text(tmp_path):
         '<script type="application/json" id="figures">',
         "<style>",
         "<b>",
-        *(f'<a href="#{part}">' for part in ("result", "formula", "curves", "events", "rollouts")),
+        *(f'<a href="#{part}">' for part in ("result", "formula", "curves", "costs", "events", "rollouts")),
     }
     assert "<!--" not in body
     assert "\u2028" not in body

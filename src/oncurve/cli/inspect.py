@@ -112,7 +112,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
             seed=config.seed,
             step=step,
         )
-    return {"model": config.model.path, **evaluation.as_dict()}
+    return {"model": config.model.path, **evaluation.figures()}
 
 
 def _explanation(config: RunConfig, data: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,20 @@ class Evaluation:
     k: int | None = None
     by_kind: dict[str, float] = field(default_factory=dict)
     """Greedy accuracy by kind and difficulty of task."""
+    task_digest: str
+    """Of the ids of the tasks in their order: equal where two policies were asked the same."""
+    greedy_correct: str
+    """One character a task, in their order: 1 where the greedy answer is right, 0 elsewhere."""
+    sampled_correct: str | None = None
+    """Right ones among the ``num_samples`` completions of each task, as numbers with spaces between."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def figures(self) -> dict[str, Any]:
+        """The same without what stands there for each single task."""
+        single = ("task_digest", "greedy_correct", "sampled_correct")
+        return {name: value for name, value in self.as_dict().items() if name not in single}
 
 
 def evaluate_policy(
@@ -124,6 +136,8 @@ def evaluate_policy(
         truncated_frac=float(np.mean([completion.is_truncated for completion in greedy])),
         no_verdict_frac=float(np.mean([verdict.status is Status.NO_VERDICT for verdict in greedy_verdicts])),
         by_kind=_by_kind(tasks, right),
+        task_digest=_digest(tasks),
+        greedy_correct="".join("1" if is_right else "0" for is_right in right),
         **sampled,
     )
 
@@ -162,7 +176,12 @@ def _sampled_figures(verdicts: Sequence[Verdict], num_samples: int, k: int) -> d
         "pass_at_1_interval": (interval.low, interval.high),
         "pass_at_k": float(np.mean([pass_at_k(num_samples, int(sum(row)), k) for row in table])),
         "k": k,
+        "sampled_correct": " ".join(str(int(sum(row))) for row in table),
     }
+
+
+def _digest(tasks: Sequence[Task]) -> str:
+    return blake2b("\n".join(task.id for task in tasks).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def _by_kind(tasks: Sequence[Task], right: NDArray[np.bool_]) -> dict[str, float]:

@@ -29,7 +29,7 @@ def update_metrics(records: Sequence[StepRecord], objective: ObjectiveSettings) 
 
     Losses and the gradient norm (before clipping) are means over the steps; clip fractions, ratios and entropy are
     over all trained tokens, as each step found them; ``learner/lr`` is that of the last step; ``gap/...`` compares
-    trainer and sampler before the first.
+    trainer and sampler before the first; ``tokens/trained`` counts the tokens in the steps.
 
     Args:
         records: at least one.
@@ -51,6 +51,7 @@ def update_metrics(records: Sequence[StepRecord], objective: ObjectiveSettings) 
         "ratio/mean": ratio.mean,
         "ratio/min": ratio.min,
         "ratio/max": ratio.max,
+        "tokens/trained": float(len(logprobs)),
         **records[0].gap,
     }
 

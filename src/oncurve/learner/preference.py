@@ -17,6 +17,7 @@ from oncurve.learner.likelihood import TEMPERATURE, ByIndex, add_gradient, drift
 from oncurve.learner.packing import Row
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
+from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference, reference_of
 from oncurve.types import NumericsError
 
@@ -61,6 +62,7 @@ class PreferenceLearner:
         is_wanted = preference.needs_reference or settings.watch_kl_completions > 0
         self._reference = reference_of(policy) if reference is None and is_wanted else reference
         self._stepper = Stepper(policy, settings)
+        self._clock = Stopwatch()
 
     @property
     def num_steps(self) -> int:
@@ -82,6 +84,7 @@ class PreferenceLearner:
             NumericsError: loss or gradient is NaN or inf; the step is not taken.
         """
         rows = _rows(pairs)
+        self._clock.reset()
         stepper, where = self._stepper, f"preference step {self.num_steps}"
         with stepper.training():  # the same random state twice: LoRA drops the same units in both passes
             logprobs = stepper.forward.logprobs(stepper.model, rows, TEMPERATURE)
@@ -106,6 +109,10 @@ class PreferenceLearner:
             "tokens/completion": float(sum(len(row.token_ids) for row in rows)),
         }
 
+    def seconds(self) -> dict[str, float]:
+        """Wall seconds of the parts of the latest update, by name: ``reference``."""
+        return self._clock.seconds()
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on, exact to the bit. The tensors are the live ones."""
         return self._stepper.state_dict()
@@ -121,7 +128,7 @@ class PreferenceLearner:
     def _reference_logprobs(self, rows: Sequence[Row]) -> ByIndex:
         if self._reference is None:
             return {}
-        with self._reference.weights() as model:
+        with self._clock.running("reference"), self._reference.weights() as model:
             return self._stepper.forward.logprobs(model, rows, TEMPERATURE)
 
     def _terms(

@@ -16,6 +16,7 @@ def rollout_metrics(groups: Sequence[Group], advantages: Sequence[Sequence[float
       over groups with at least two such completions, of the population std inside the group.
     - ``groups/all_right``, ``mixed``, ``all_wrong``, ``no_verdict``: shares of the groups, by the statuses of their
       scored completions; the four sum to 1. ``reward/no_verdict_frac``: share of completions without verdict.
+      ``completions/correct`` counts the right ones.
     - ``length/...`` in tokens, terminators included, over all completions; ``tokens/...`` are sums, and every
       completion counts its prompt.
 
@@ -70,7 +71,9 @@ def _statuses(groups: Sequence[Group]) -> dict[str, float]:
         "all_wrong": {Status.WRONG},
         "no_verdict": set(),
     }
-    return {f"groups/{name}": seen.count(kind) / len(groups) for name, kind in kinds.items()}
+    right = sum(verdict.status is Status.CORRECT for group in groups for verdict in group.verdicts)
+    shares = {f"groups/{name}": seen.count(kind) / len(groups) for name, kind in kinds.items()}
+    return {"completions/correct": float(right), **shares}
 
 
 def _lengths(groups: Sequence[Group], advantages: Sequence[Sequence[float]] | None) -> dict[str, float]:

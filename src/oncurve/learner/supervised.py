@@ -9,6 +9,7 @@ from oncurve.learner.likelihood import TEMPERATURE, ByIndex, add_gradient, drift
 from oncurve.learner.packing import Row
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
+from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference
 from oncurve.types import NumericsError
 
@@ -29,6 +30,7 @@ class SupervisedLearner:
     def __init__(self, policy: Policy, settings: LearnerSettings, *, reference: Reference | None = None) -> None:
         self._stepper = Stepper(policy, settings)
         self._reference = reference
+        self._clock = Stopwatch()
 
     @property
     def num_steps(self) -> int:
@@ -50,6 +52,7 @@ class SupervisedLearner:
         num_tokens = sum(len(row.token_ids) for row in rows)
         if num_tokens == 0:
             raise ValueError("supervised examples without a completion token teach nothing: check the worked examples")
+        self._clock.reset()
         ref_logprobs = self._watched(rows)
         stepper, where = self._stepper, f"supervised step {self.num_steps}"
         with stepper.training():
@@ -65,6 +68,10 @@ class SupervisedLearner:
             "tokens/completion": float(num_tokens),
         }
 
+    def seconds(self) -> dict[str, float]:
+        """Wall seconds of the parts of the latest update, by name: ``reference``."""
+        return self._clock.seconds()
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on, exact to the bit."""
         return self._stepper.state_dict()
@@ -79,7 +86,7 @@ class SupervisedLearner:
         if self._reference is None or count == 0:
             return {}
         chosen = [place * len(rows) // count for place in range(count)]
-        with self._reference.weights() as model:
+        with self._clock.running("reference"), self._reference.weights() as model:
             found = self._stepper.forward.logprobs(model, [rows[index] for index in chosen], TEMPERATURE)
         return {chosen[place]: logprobs for place, logprobs in found.items()}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from oncurve.report.summary import phase_names
+from oncurve.report.costs import colour_of, phase_names
 
 MAX_POINTS = 300
 """A longer run is drawn as the means of runs of consecutive steps."""
@@ -24,7 +24,8 @@ class Curve:
 
     label: str
     colour: str
-    steps: list[int]
+    steps: Sequence[float]
+    """Where the values stand: steps, or tokens or seconds so far."""
     values: list[float | None]
     low: list[float | None] = field(default_factory=list)
     high: list[float | None] = field(default_factory=list)
@@ -273,6 +274,7 @@ def _of_time(rows: Rows, metrics: Rows) -> list[Chart]:
             "Seconds per step",
             "Wall time by phase.",
             {name: name.removeprefix("seconds/") for name in phase_names(metrics)},
+            colours=[colour_of(name.removeprefix("seconds/")) for name in phase_names(metrics)],
             style="stack",
             unit="seconds",
         ),

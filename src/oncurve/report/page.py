@@ -19,6 +19,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from oncurve.report.charts import MAX_POINTS, charts
+from oncurve.report.costs import Costs, colour_of, cost_cells, cost_facts, cost_headings, cost_segments, costs_of
 from oncurve.report.readers import (
     Run,
     count_rollouts,
@@ -93,6 +94,9 @@ def _context(path: Path) -> dict[str, Any]:
         "not_drawn": not_drawn,
         "figures": [chart.figure() for chart in drawn],
         "steps_per_point": -(-len(metrics) // MAX_POINTS),
+        "costs": _costs(
+            costs_of(metrics, summary["eval_before"], summary["eval_after"], samples=summary["method"] not in OFFLINE)
+        ),
         "events": events[-MAX_EVENTS:],
         "num_events": len(events),
         "event_kinds": Counter(event["kind"] for event in events).most_common(_MAX_KINDS),
@@ -220,6 +224,16 @@ def _compact(value: Any) -> str:
 
 def _compact_json(value: Any) -> str:
     return shown(json.dumps(value, ensure_ascii=False), 240)
+
+
+def _costs(costs: Costs) -> dict[str, Any]:
+    return {
+        "headings": cost_headings(),
+        "rows": cost_cells(costs),
+        "segments": cost_segments(costs),
+        "phases": [(phase, colour_of(phase)) for phase in costs.seconds],
+        "facts": cost_facts(costs),
+    }
 
 
 def _asset(name: str) -> str:

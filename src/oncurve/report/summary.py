@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oncurve.report.costs import WHOLE_STEP, costs_of, seconds_by_phase
 from oncurve.report.readers import (
     Run,
     count_rollouts,
@@ -17,8 +18,6 @@ from oncurve.report.readers import (
 
 OFFLINE = ("dpo", "sft")
 """Methods that sample nothing to learn from."""
-_WHOLE_STEP = ("seconds/step", "seconds/total")
-"""Metrics that span all phases of a step; they are no phase themselves."""
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -26,9 +25,10 @@ def summarise(run: Run) -> dict[str, Any]:
 
     Returns:
         ``run_dir``; ``method``; ``steps`` recorded and ``last_step``; ``seconds`` in all and ``seconds_by_phase``;
-        ``eval_before`` and ``eval_after`` (None until measured); ``tokens_per_correct`` of the latest evaluation;
-        ``reward`` as the mean of the first and the last ``window`` steps; ``last``, the latest value of every
-        metric; ``rollouts`` recorded; ``events`` by kind; ``missing``, a sentence for each thing that is not there.
+        ``costs``, see ``Costs.as_dict``; ``eval_before`` and ``eval_after`` (None until measured);
+        ``tokens_per_correct`` of the latest evaluation; ``reward`` as the mean of the first and the last ``window``
+        steps; ``last``, the latest value of every metric; ``rollouts`` recorded; ``events`` by kind; ``missing``, a
+        sentence for each thing that is not there.
 
     Raises:
         RunError: the folder is not a run, or a record is damaged.
@@ -46,6 +46,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "last_step": metrics[-1]["step"] if metrics else None,
         "seconds": total_seconds(metrics),
         "seconds_by_phase": phases,
+        "costs": costs_of(metrics, before, after, samples=method not in OFFLINE).as_dict(),
         "eval_before": before,
         "eval_after": after,
         "tokens_per_correct": (after or before or {}).get("tokens_per_correct"),
@@ -76,20 +77,9 @@ def before_and_after(
     return before, None if latest is before else latest
 
 
-def seconds_by_phase(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the wall seconds of the run by phase: the sums of the metrics ``seconds/<phase>``."""
-    return {name.removeprefix("seconds/"): _total(metrics, name) for name in phase_names(metrics)}
-
-
-def phase_names(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics ``seconds/<phase>``, in the order in which they were first recorded."""
-    names = dict.fromkeys(name for row in metrics for name in row if name.startswith("seconds/"))
-    return [name for name in names if name not in _WHOLE_STEP]
-
-
 def total_seconds(metrics: Sequence[Mapping[str, Any]]) -> float:
     """Return the wall seconds of all recorded steps."""
-    for name in _WHOLE_STEP:
+    for name in WHOLE_STEP:
         if any(name in row for row in metrics):
             return _total(metrics, name)
     return sum(seconds_by_phase(metrics).values())

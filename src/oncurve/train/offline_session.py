@@ -24,6 +24,9 @@ class OfflineLearner(Resumable, Protocol):
     def update(self, batch: Sequence[Any], /) -> dict[str, float]:
         """Learn from a batch; return numbers by slash-separated name."""
 
+    def seconds(self) -> dict[str, float]:
+        """Wall seconds of the parts of the latest update, by name."""
+
 
 class OfflineSession(Session, methods=("dpo", "sft")):
     """Holds the data and the learner of pairs or of examples."""
@@ -63,8 +66,10 @@ class OfflineSession(Session, methods=("dpo", "sft")):
         started = time.perf_counter()
         metrics = self.learner.update(batch)
         seconds = time.perf_counter() - started
+        parts = {f"seconds/{name}": spent for name, spent in self.learner.seconds().items()}
+        times = {"seconds/update": seconds - sum(parts.values()), **parts}
         rate = metrics["tokens/completion"] / seconds
-        return metrics | {"seconds/update": seconds, "tokens_per_second/update": rate} | memory_metrics()
+        return metrics | times | {"tokens_per_second/update": rate} | memory_metrics()
 
     def record(self, step: int, metrics: Mapping[str, float]) -> Stepped:
         """Write what one step did; from here on it counts as done."""
