@@ -49,8 +49,8 @@ def _estimator_lines(settings: ObjectiveSettings, name: str) -> list[str]:
         case "length_weighted":
             return [f"{name} = {equal_group} {r} − sum_g(nᵢ·{r}) / sum_g(nᵢ)"]
         case "batch_std":
-            spread = r if advantage.std_of == "rewards" else f"{r} − mean_g({r})"
-            return [f"{name} = {equal_group} ({r} − mean_g({r})) / (std_all({spread}) + {eps})"]
+            spread = r if advantage.std_of == "rewards" else "cᵢ"
+            return [f"{name} = cᵢ / (std_all({spread}) + {eps})", f"cᵢ = {equal_group} {r} − mean_g({r})"]
         case "batch_loo":
             return [f"{name} = {equal_rollout} {r} − (sum_all({r}) − {r}) / (count_all − 1)"]
         case "shrink":
