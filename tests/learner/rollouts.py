@@ -89,8 +89,10 @@ def critic_of(start: Policy, seed: int = 0, **settings: object) -> Critic:
 
 
 def learner_of(objective: ObjectiveSettings, start: Policy | None = None, **settings: object) -> Learner:
-    """A learner on a copy of the weights, with everything that an objective may ask for."""
+    """A learner on a copy of the weights, with everything that an objective may ask for; ratios to the sampler."""
     mine = clone(start)
+    if objective.correction.mode == "none":
+        settings = {"old_logprobs": "sampler", **settings}
     return Learner(
         mine,
         gradient_settings(**{"max_logprob_gap": 100.0, **settings}),

@@ -239,6 +239,14 @@ def test_a_correction_on_top_of_a_ratio_that_contains_it_is_refused(mode):
     assert learner_of(divergence, old_logprobs="sampler").gradient(rollout()).tokens.clip_ratio.max() > 1.1
 
 
+@pytest.mark.parametrize("loss", ["gspo", "gspo_token", "luspo", "clip"])
+def test_a_band_narrower_than_rounding_takes_the_trainers_own_log_probs(loss):
+    # GSPO clips 3e-4 around 1 and bfloat16 is 1e-2 off: against the sampler's record a third of it would be clipped.
+    aggregation = {"aggregation": "seq-mean-token-sum"} if loss == "luspo" else {}
+    probe = learner_of(ObjectiveSettings(loss=loss, **aggregation), old_logprobs="auto").gradient(rollout())
+    assert (probe.tokens.clip_ratio.max().item() == 1.0) == (loss != "clip")
+
+
 def test_a_critic_is_missing_or_superfluous():
     start = clone()
     arguments: dict[str, Any] = {"sampling": SAMPLING}

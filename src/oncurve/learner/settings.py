@@ -46,7 +46,8 @@ class LearnerSettings(Settings):
     old_logprobs: Literal["auto", "sampler", "recompute"] = "auto"
     """The denominator of the ratio. ``sampler`` takes the log-probs recorded at sampling, so the ratio also corrects
     the sampler's rounding; ``recompute`` takes them from the learner before its first step on the rollout; ``auto``
-    recomputes exactly when the objective corrects for the sampler with a weight of its own."""
+    recomputes when the objective corrects for the sampler with a weight of its own, and for the losses of whole
+    completions with a band (gspo, gspo_token, luspo), which is narrower than the rounding of bfloat16."""
 
     max_logprob_gap: float | None = Field(None, gt=0)
     """Largest mean |trainer - sampler| log-prob, in nats, before the first step on a rollout; beyond it the run stops.
@@ -105,7 +106,9 @@ class LearnerSettings(Settings):
                 f"objective.correction.mode = {objective.correction.mode} would multiply it in again. Set "
                 'learner.old_logprobs = "recompute", or objective.correction.mode = "none".'
             )
-        return needs_own or self.old_logprobs == "recompute"
+        if self.old_logprobs == "auto":
+            return needs_own or objective.loss in ("gspo", "gspo_token", "luspo")
+        return self.old_logprobs == "recompute"
 
     def gap_limit(self, dtype: torch.dtype) -> float:
         """The largest tolerated log-prob gap in nats, for weights of this dtype."""
