@@ -6,7 +6,19 @@ from pathlib import Path
 import pytest
 
 CONCEPTS = Path(__file__).parents[2] / "docs" / "concepts"
-PAGES = ("advantage", "objective", "presets", "aggregation", "kl", "entropy", "estimators", "ppo", "dpo", "supervised", "resume")
+PAGES = (
+    "advantage",
+    "objective",
+    "presets",
+    "aggregation",
+    "kl",
+    "entropy",
+    "estimators",
+    "ppo",
+    "dpo",
+    "supervised",
+    "resume",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -18,7 +18,7 @@ def run(config) -> list:
 
 
 def deterministic(rows) -> list[dict]:
-    timed = ("seconds/", "tokens_per_second/")
+    timed = ("seconds/", "tokens_per_second/", "memory/")
     return [{name: value for name, value in row.items() if not name.startswith(timed)} for row in rows]
 
 

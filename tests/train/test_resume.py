@@ -22,7 +22,7 @@ from oncurve.types import ConfigError, RunError
 from tests.train.conftest import SMALL
 
 SCRIPT = Path(__file__).with_name("killed_run.py")
-TIMED = ("seconds/", "tokens_per_second/")
+TIMED = ("seconds/", "tokens_per_second/", "memory/")
 
 
 def everything(run_dir: Path) -> dict[str, Any]:
