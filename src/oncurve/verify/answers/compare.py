@@ -102,7 +102,7 @@ class Comparer:
         if kinds & _VECTORS:
             other = answer if gold[0] in _VECTORS else gold
             is_interval = "bracket" in kinds and len(answer) == 3
-            is_bare = other[0] in ("list", "any") and self.settings.bare_pair and not is_interval
+            is_bare = other[0] == "list" and self.settings.bare_pair and not is_interval
             return is_bare and self._same_in_order(answer[1:], gold[1:])
         if kinds & _UNORDERED:
             return self._same_members(_members(answer), _members(gold), gold)
@@ -243,10 +243,12 @@ class Comparer:
     def _same_components(self, answer: Node, gold: Node) -> bool:
         """Named values beside values without names: in the order of the gold, or of the alphabet."""
         if gold[0] == "named":
-            if answer[0] not in (*_VECTORS, "list", "any"):
+            if answer[0] in ("list", "any") and _are_roots(gold):
+                return self._same_members(answer[1:], [entry[2] for entry in gold[1:]], ("set",))
+            if answer[0] not in (*_VECTORS, "list"):
                 return False
             return self._same_in_order(answer[1:], [entry[2] for entry in gold[1:]])
-        if gold[0] not in (*_VECTORS, "list", "any"):
+        if gold[0] not in (*_VECTORS, "list"):
             return False
         values = [entry[2] for entry in sorted(answer[1:], key=lambda entry: str(entry[1]))]
         if gold[0] in _VECTORS:
@@ -279,6 +281,13 @@ def _without_glued_unit(answer: Node, gold: Node) -> Node:
         if factor[0] == "pow" and factor[1] == ("sym", "m") and factor[2] in (number(2), number(3)):
             return tuple(answer[1])
     return answer
+
+
+def _are_roots(named: Node) -> bool:
+    """x_1, x_2, …: one variable with consecutive numbers, whose values have no order."""
+    letters = {str(entry[1]).partition("_")[0] for entry in named[1:]}
+    numbers = sorted(str(entry[1]).partition("_")[2] for entry in named[1:])
+    return len(letters) == 1 and numbers == [str(n) for n in range(1, len(numbers) + 1)]
 
 
 def _members(node: Node) -> tuple[Node, ...]:

@@ -147,9 +147,9 @@ def _list(node: Node) -> Node:
         if len(set(names)) == len(names):
             return ("named", *(("entry", name, member[2]) for name, member in zip(names, members, strict=True)))
         if len(set(names)) == 1:
-            return ("list", *_flat([member[2] for member in members]))
+            return ("any", *_flat([member[2] for member in members]))
     if members[0][0] == "assign" and not any(member[0] in ("assign", "equation") for member in members[1:]):
-        return ("list", *_flat([members[0][2], *members[1:]]))
+        return ("any", *_flat([members[0][2], *members[1:]]))
     return (node[0], *_flat(members))
 
 

@@ -38,7 +38,7 @@ class Quantities:
     # --- units ---
 
     def _units(self, answer: Node, gold: Node) -> bool:
-        if answer[0] != "unit" and gold[0] != "unit":
+        if "unit" not in (answer[0], gold[0]) or "pct" in (answer[0], gold[0]):
             return False
         if self._asked is not None:
             gold = gold if gold[0] == "unit" else ("unit", gold, *self._asked)
@@ -96,8 +96,10 @@ class Quantities:
         """Minutes of the day and seconds."""
         if node[0] == "clock":
             return node[1] + (720 if node[3] == "pm" else 0), node[2]
+        if node[0] != "ratio" or not self.settings.clock_24h:
+            return None
         parts = [part[1] for part in node[1:] if part[0] == "num" and part[2] == 1]
-        if node[0] != "ratio" or len(parts) != len(node) - 1 or not self.settings.clock_24h:
+        if len(parts) != len(node) - 1:
             return None
         return parts[0] * 60 + parts[1], parts[2] if len(parts) > 2 else 0
 

@@ -80,9 +80,11 @@ class Scalars:
     def _percents(self, answer: Node, gold: Node) -> bool:
         if answer[0] == gold[0]:
             return self.same(answer[1], gold[1])
-        percent, bare = (answer, gold) if answer[0] == "pct" else (gold, answer)
-        is_bare_percent = self.settings.bare_number_as_percent and self.same(percent[1], bare)
-        return is_bare_percent or self.same(("div", percent[1], number(100)), bare)
+        inner = [node[1] if node[0] == "pct" else node for node in (answer, gold)]
+        if self.settings.bare_number_as_percent and self.same(inner[0], inner[1]):
+            return True
+        values = [("div", node[1], number(100)) if node[0] == "pct" else node for node in (answer, gold)]
+        return self.same(values[0], values[1])
 
     def _residues(self, answer: Node, gold: Node) -> bool:
         if not self.settings.residues:
