@@ -55,7 +55,7 @@ def main() -> None:
 
 @app.command
 def train(*words: Words, as_json: Json = False) -> None:
-    """Train with GRPO: [CONFIG.toml] [--setting value ...]. Without a file: the embedded default, in minutes."""
+    """Train: [CONFIG.toml] [--setting value ...]. Without a file: GRPO on the embedded default, in minutes."""
     from oncurve.cli.run import train_run
 
     path, overrides = split_words(words)
@@ -178,7 +178,10 @@ def compare(
     to: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Compare objectives on the rollout of one recorded step: --rollouts RUN --step N --objectives run,grpo,dr_grpo.
+    """Compare whole runs (CONFIG.toml [--setting value ...]), or objectives on one recorded rollout (--rollouts RUN ...).
+
+    A file makes every run it lists, continues what was interrupted, and writes one table and plot. With --rollouts RUN
+    --step N --objectives run,grpo,dr_grpo nothing is trained but one step of each objective.
 
     Parameters
     ----------
@@ -191,14 +194,20 @@ def compare(
     evaluate:
         Held-out tasks asked after one optimiser step of each; 0 for none. Without it: as many as the run asked.
     to:
-        Folder for comparison.html and comparison.json.
+        Folder for comparison.html and comparison.json. With a file, and without this: the folder of its runs.
     """
+    path, overrides = split_words(words)
+    if path is not None and rollouts is None:
+        if step is not None or objectives or evaluate is not None:
+            raise ValueError(f"--step, --objectives and --evaluate belong to --rollouts RUN, not to the file {path}")
+        _compare_runs(path, overrides, to, as_json)
+        return
     from oncurve.cli.compare import compare_rollout, refuse_words, show_comparison
 
-    path, overrides = split_words(words)
     if rollouts is None:
         raise ValueError(
-            "compare looks at a recorded rollout: oncurve compare --rollouts RUN --step N --objectives a,b"
+            "compare makes the runs of a file: oncurve compare examples/compare.toml; or looks at a recorded rollout: "
+            "oncurve compare --rollouts RUN --step N --objectives a,b"
         )
     refuse_words([*([str(path)] if path else []), *overrides])
     found = compare_rollout(rollouts, step, objectives, evaluate)
@@ -210,6 +219,21 @@ def compare(
         from oncurve.report.comparison import render_comparison
 
         print(f"open this page: {render_comparison(found, to)}", file=sys.stderr)
+
+
+def _compare_runs(path: Path, overrides: list[str], to: Path | None, as_json: bool) -> None:
+    from oncurve.cli.arms import compare_config, show_arms
+    from oncurve.report.arms_page import render_arms
+
+    found, folder = compare_config(path, overrides)
+    if found is None:
+        sys.exit(130)
+    page = render_arms(found, to or folder)
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False))
+    else:
+        show_arms(found)
+    print(f"open this page: {page}", file=sys.stderr)
 
 
 def _finish_run(result: Mapping[str, Any], as_json: bool) -> None:
