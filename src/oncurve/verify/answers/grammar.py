@@ -27,7 +27,8 @@ _CLOSINGS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\langle": "\\rangle"}
 _SET_OPERATORS = {"\\cup": "union", "\\cap": "inter", "\\setminus": "minus", "U": "union"}
 _REGIONS = frozenset(("tuple", "interval", "union", "inter", "minus", "set", "space", "bracket"))
 _BASED = re.compile(r"\(?([0-9A-Fa-f]+)\)?_\{?\(?([0-9]{1,2}|[a-z]{2,7})\)?\}?")
-_MATRICES = frozenset(("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "vmatrix"))
+_MATRICES = frozenset(("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array"))
+_SYSTEMS = frozenset(("cases", "aligned", "gathered", "align", "align*", "split"))
 _MERIDIEM = {"am": "am", "a.m": "am", "a.m.": "am", "pm": "pm", "p.m": "pm", "p.m.": "pm"}
 
 
@@ -147,7 +148,7 @@ class Grammar(Expressions):
 
     def separator(self) -> str:
         found = ""
-        while text := self.accept(",", ";", "and", "or", "\\wedge", "\\vee", "和", "或"):
+        while text := self.accept(",", ";", "\\\\", "and", "or", "\\wedge", "\\vee", "和", "或"):
             word = {"\\vee": "or", "或": "or", "\\wedge": "and", "和": "and"}.get(text, text)
             found = word if word in (";", "or") or not found else found
         return found
@@ -266,6 +267,8 @@ class Grammar(Expressions):
 
     def matrix(self) -> Node:
         name = self.environment()
+        if name in _SYSTEMS:
+            return self.system(name)
         if name not in _MATRICES:
             raise NotFormulaError
         if name == "array" and self.accept("{"):
@@ -284,9 +287,15 @@ class Grammar(Expressions):
         rows = [row for row in rows if row]
         if not rows or any(len(row) != len(rows[0]) for row in rows):
             raise NotFormulaError
-        if name == "vmatrix":
-            raise NotFormulaError
         return ("matrix", *(("row", *row) for row in rows))
+
+    def system(self, name: str) -> Node:
+        """Equations below each other are a list."""
+        value = self.items()
+        self.expect("\\end")
+        if self.environment() != name:
+            raise NotFormulaError
+        return value
 
     def environment(self) -> str:
         self.expect("{")

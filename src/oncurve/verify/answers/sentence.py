@@ -8,6 +8,7 @@ A sentence that denies, hedges or names several candidates states nothing.
 import re
 
 from oncurve.verify.answers.vocabulary import word_set
+from oncurve.verify.answers.wording import number_of_words
 
 MAX_STATEMENT_CHARS = 600
 MAX_MARKERS = 50
@@ -15,7 +16,8 @@ MAX_MARKERS = 50
 _MARKER = re.compile(
     r"\b(?:final\s{1,3})?(?:answers?|ans|result)\b(?:\s{0,3}\*{0,2}\s{0,3})(?:(?:is|are|equals|was)\b|[:=])[\s:*]{0,6}|"
     r"\bfinal\s{1,3}answer\b[\s:*]{0,6}|"
-    r"(?:答案|解答|结果|答)\s{0,3}(?:应该?)?\s{0,3}(?:是|为|[:：])\s{0,3}|(?:故|应|因此|所以)?选(?:择|项)?\s{0,3}[:：]?\s{0,3}(?=[A-J(（])",
+    r"(?:答案|解答|结果|答)\s{0,3}(?:应该?)?\s{0,3}(?:是|为|[:：])\s{0,3}|"
+    r"(?:故|应|因此|所以)?选(?:择|项)?\s{0,3}[:：]?\s{0,3}(?=[A-J(（])",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?](?=\s+[A-Z<\"(*\[]|\s*$)|[。！？\n]")
@@ -23,7 +25,7 @@ _CHAT_TOKEN = re.compile(r"<\|[a-z_]{1,30}\|>")
 _PLEASANTRY = re.compile(r"I hope (?:it|this) (?:is correct|helps)[.!]?\s*$", re.IGNORECASE)
 _LEAD_INS = word_set(
     "so thus hence therefore the then and final correct that is we get my our a answer now which means to "
-    "conclude conclusion in finally summary approximately approx 所以 因此 故 综上 综上所述"
+    "conclude conclusion in finally summary approximately approx definitely clearly simply exactly indeed hence just 所以 因此 故 综上 综上所述"
 )
 _DENIALS = re.compile(
     r"\b(?:not|never|no|wrong|incorrect|false|except|neither|nor|or|either|maybe|perhaps|possibly|unless|but|cannot|rather|"
@@ -42,6 +44,11 @@ _DENIED = re.compile(r"(?:不|非|并不|\b(?:not|never))\s*\Z")
 _MODALS = frozenset(("could", "might", "may"))
 _ANYTHING = re.compile(r"\S")
 _DENIED_PART = re.compile(r"[\d,;]")
+_CONTRAST = re.compile(r",?\s+(?:and\s+)?not\b(?=[^,;.]*$)", re.IGNORECASE)
+_CHOSEN = re.compile(
+    r"(?:the\s+)?(?:option|choice|选项?)\s*\(?([A-J])\)?\s*(?:is\s+(?:the\s+)?(?:correct|right)(?:\s+\w+)?|正确)?",
+    re.IGNORECASE,
+)
 _CONCLUSION = re.compile(r"(?:so|thus|hence|therefore)\b|所以|因此", re.IGNORECASE)
 _SIGN = re.compile(r"[:：=]")
 _CALLED_ANSWER = re.compile(
@@ -60,7 +67,7 @@ def final_statements(text: str) -> list[str]:
     region = _without_tail(text)
     markers = list(_MARKER.finditer(region))[-MAX_MARKERS:]
     if not markers:
-        sentence = _last_sentence(region)
+        sentence = "" if region.endswith(("?", "？")) else _last_sentence(region)  # a question states nothing
         return [sentence] if sentence else []
     statements: list[tuple[str, int, int]] = []  # statement, where its marker starts, where it ends
     for marker in markers:
@@ -80,8 +87,9 @@ def candidates(text: str) -> list[str]:
     statements = final_statements(_DISPLAY.sub(lambda formula: formula[0].replace("\n", " "), text))
     if not statements:
         return []
-    sentence = _REASON.split(statements[-1])[0].strip()
-    found: list[str] = []
+    sentence = _without_remark(_CONTRAST.split(_REASON.split(statements[-1])[0])[0].strip())
+    chosen = _CHOSEN.fullmatch(_without_lead_in(sentence))
+    found: list[str] = [chosen[1]] if chosen else []
     copulas = [*_SIGN.finditer(sentence)][-6:] + [*_COPULA.finditer(sentence)][-12:]
     for copula in reversed(copulas):
         tail = sentence[copula.end() :].strip(" *,")
@@ -107,6 +115,22 @@ def candidates(text: str) -> list[str]:
     if is_conclusion and len(figures) == 1 and _num_digits(sentence) == _num_digits(figures[0]):
         found.append(figures[0])
     return found
+
+
+def _without_remark(sentence: str) -> str:
+    """Drop words in parentheses at the end, unless they hedge or name a number."""
+    head, opening, remark = sentence.rstrip(" .*").rpartition("(")
+    words = remark.removesuffix(")")
+    if not opening or not remark.endswith(")") or _num_digits(words) or "\\" in words or _DENIALS.search(words):
+        return sentence
+    spelled = number_of_words(words)
+    is_word = len(words) > 1 and words.replace(" ", "").replace("-", "").isalpha()
+    return head.rstrip() if is_word and spelled in (None, _integer(head)) else sentence
+
+
+def _integer(text: str) -> int | None:
+    digits = text.strip(" $*")
+    return int(digits) if digits.isdigit() and len(digits) < 20 else None
 
 
 def _num_digits(text: str) -> int:

@@ -20,6 +20,7 @@ _DROPPED = {
     "\\left", "\\right", "\\displaystyle", "\\textstyle", "\\limits", "\\nolimits", "\\big", "\\Big", "\\bigl",
     "\\bigr", "\\Bigl", "\\Bigr", "\\bigg", "\\Bigg", "\\biggl", "\\biggr", "\\middle", "\\rm", "\\bf", "\\it",
     "\\large", "\\Large", "\\huge", "\\scriptstyle", "\\strut", "\\mathstrut", "\\bm", "\\nonumber", "\\thinspace",
+    "\\blacksquare", "\\square", "\\Box", "\\qed", "\\checkmark",
 }  # fmt: skip
 _TEXT_STYLES = {
     "\\text", "\\textbf", "\\textit", "\\textrm", "\\textnormal", "\\textsf", "\\texttt", "\\mbox", "\\hbox",

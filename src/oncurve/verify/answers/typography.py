@@ -78,6 +78,8 @@ def strip_wrapping(text: str) -> str:
 
 
 def _strip_spaces(text: str) -> str:
+    if text.endswith("\\") and not text.endswith("\\\\"):
+        text = text[:-1].rstrip()  # what is left of a blank set with a backslash
     for space in _SPACES:
         if text.startswith(space) and not text[len(space) : len(space) + 1].isalpha():
             text = text[len(space) :].lstrip()

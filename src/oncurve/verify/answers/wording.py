@@ -42,7 +42,7 @@ _PLACEHOLDERS = frozenset(
 )  # fmt: skip
 _CHOICE_HEAD = r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)(?:\s+is)?\s*:?\s*|选项?\s*|故选\s*)?"
 _CHOICE = re.compile(
-    rf"{_CHOICE_HEAD}(?:[(\[]\s*([A-J])\s*[)\]]|([A-J])(?=$|\s*[.:)]|\s+is\s+correct$))\s*[.:)]?\s*(.*)",
+    rf"{_CHOICE_HEAD}(?:[(\[]\s*([A-J])\s*[)\]]|([A-J])(?=$|\s*[.:)]|\s+is\s+correct$|\s*正确$))\s*[.:)]?\s*(.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _CHOICE_GOLD = re.compile(r"[(\[]?\s*([A-J])\s*[)\]]?[.:]?")

@@ -21,7 +21,7 @@ from mpmath import mp
 
 BASE_DIGITS = 50
 MAX_DIGITS = 1500
-MAX_EVALUATIONS = 60_000
+MAX_EVALUATIONS = 40_000
 MAX_TERMS = 5_000
 MAX_SUMMED = 200
 """Terms from which an infinite sum is extrapolated."""
