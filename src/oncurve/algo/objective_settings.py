@@ -155,7 +155,8 @@ class TokenFilterSettings(Settings):
 
 
 class AdaptiveKlSettings(Settings):
-    """kl_coef <- kl_coef * (1 + clip(KL / target - 1, -0.2, 0.2) * completions / horizon), after every rollout."""
+    """After every rollout of n completions kl_coef is multiplied by
+    1 + clip(KL / target - 1, -0.2, 0.2) * min(n, horizon) / horizon."""
 
     target: float = Field(0.1, gt=0)
     """Wanted KL to the reference in nats a token, as ``kl/reference`` measures it."""
