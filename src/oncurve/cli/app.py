@@ -178,7 +178,7 @@ def compare(
     to: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Compare whole runs (CONFIG.toml [--setting value ...]), or objectives on one recorded rollout (--rollouts RUN ...).
+    """Compare whole runs: CONFIG.toml [--setting value ...]; or objectives on one rollout: --rollouts RUN ...
 
     A file makes every run it lists, continues what was interrupted, and writes one table and plot. With --rollouts RUN
     --step N --objectives run,grpo,dr_grpo nothing is trained but one step of each objective.

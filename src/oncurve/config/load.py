@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from oncurve.config.run import RunConfig
-from oncurve.types import ConfigError, did_you_mean
+from oncurve.types import ConfigError, Settings, did_you_mean
+
+_S = TypeVar("_S", bound=Settings)
 
 EMBEDDED = "the embedded default"
 
@@ -30,17 +32,11 @@ def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds unknown, out-of-range or contradicting settings.
     """
-    where = EMBEDDED if path is None else str(path)
-    data = _read(path)
-    given = [(key.replace("-", "_"), value) for key, value in _parse_overrides(overrides)]
-    if any(key == PRESET for key, _ in given):
+    data = read_table(path)
+    if any(key == PRESET for key, _ in _given(overrides)):
         data.pop("objective", None)
-    for key, value in given:
-        _insert(data, key, value)
-    try:
-        return RunConfig.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(_explain(error, where, overrides)) from None
+    override(data, overrides)
+    return validated(RunConfig, data, EMBEDDED if path is None else str(path), overrides)
 
 
 def dump_config(config: RunConfig) -> str:
@@ -48,7 +44,12 @@ def dump_config(config: RunConfig) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
-def _read(path: Path | None) -> dict[str, Any]:
+def read_table(path: Path | None) -> dict[str, Any]:
+    """Read a TOML file as it stands; None reads the embedded default.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
     try:
         if path is None:
             text = files("oncurve.config").joinpath("embedded.toml").read_text(encoding="utf-8")
@@ -67,6 +68,36 @@ def _read(path: Path | None) -> dict[str, Any]:
         ) from None
 
 
+def override(data: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Put settings such as ``--learner.lr 1e-4`` into a table. Raises ConfigError when a word is no setting."""
+    for key, value in _given(overrides):
+        _insert(data, key, value)
+
+
+def validated(model: type[_S], data: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> _S:
+    """Make settings of a table.
+
+    Args:
+        model: which.
+        data: the table.
+        where: it comes from, for people.
+        overrides: what was put into it from the command line.
+
+    Raises:
+        ConfigError: one line for each setting that is unknown, out of range or contradicts another.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        typed = {key for key, _ in _given(overrides)}
+        lines = (_explain_one(detail, where, typed, model) for detail in error.errors())
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _given(overrides: Sequence[str]) -> list[tuple[str, Any]]:
+    return [(key.replace("-", "_"), value) for key, value in _parse_overrides(overrides)]
+
+
 def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     rest = list(words)
     while rest:
@@ -76,7 +107,7 @@ def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not rest or rest[0].startswith("--"):
-                raise ConfigError(f"--{key} needs a value.{_nearest_setting(key)}")
+                raise ConfigError(f"--{key} needs a value.{nearest_setting(key)}")
             value = rest.pop(0)
         yield key, _parse_value(value)
 
@@ -135,10 +166,10 @@ _OTHER_NAMES = {
 """What other trainers call a setting, by the last part of the name."""
 
 
-def _nearest_setting(key: str) -> str:
+def nearest_setting(key: str, model: type[BaseModel] = RunConfig) -> str:
     """Name the setting that was probably meant: under another trainer's name, without its table, or mistyped."""
-    known, last = known_settings(), key.rpartition(".")[2]
-    if last in _OTHER_NAMES:
+    known, last = known_settings(model), key.rpartition(".")[2]
+    if _OTHER_NAMES.get(last) in known:
         return f" Did you mean {_OTHER_NAMES[last]}?"
     inside = [name for name in known if name.endswith(f".{last}")]
     return f" Did you mean {inside[0]}?" if inside else did_you_mean(key, known)
@@ -152,16 +183,11 @@ def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from _nested_models(member)
 
 
-def _explain(error: ValidationError, where: str, overrides: Sequence[str]) -> str:
-    typed = {word[2:].partition("=")[0].replace("-", "_") for word in overrides if word.startswith("--")}
-    return "\n".join(_explain_one(detail, where, typed) for detail in error.errors())
-
-
-def _explain_one(detail: ErrorDetails, where: str, typed: set[str]) -> str:
+def _explain_one(detail: ErrorDetails, where: str, typed: set[str], model: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     source = "the command line" if key in typed else where
     if detail["type"] == "extra_forbidden":
-        return f"{source}: unknown setting {key}.{_nearest_setting(key)}"
+        return f"{source}: unknown setting {key}.{nearest_setting(key, model)}"
     given = detail["input"]
     message = detail["msg"].removeprefix("Value error, ")
     is_shown = "got " in message or isinstance(given, (Mapping, BaseModel))

@@ -172,6 +172,25 @@ def phase_names(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if name not in WHOLE_STEP]
 
 
+def mean_costs(runs: Sequence[Costs]) -> Costs:
+    """The mean over runs of the same kind, counts rounded; a figure that one of them lacks is None. Memory: the most.
+
+    Args:
+        runs: at least one.
+    """
+    names = _in_order({name: 0.0 for run in runs for name in run.seconds})
+    return Costs(
+        steps=_mean([run.steps for run in runs]) or 0,
+        seconds={name: sum(run.seconds.get(name, 0.0) for run in runs) / len(runs) for name in names},
+        rollout_tokens=_mean([run.rollout_tokens for run in runs]) or 0,
+        trained_tokens=_mean([run.trained_tokens for run in runs]) or 0,
+        correct=_mean([run.correct for run in runs]),
+        held_out_correct=_mean([run.held_out_correct for run in runs]),
+        held_out_gained=_mean([run.held_out_gained for run in runs]),
+        peak_bytes=_most(run.peak_bytes for run in runs),
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
     """One phase in a stacked bar."""
@@ -273,6 +292,11 @@ def _num_correct(evaluation: Mapping[str, Any] | None) -> int | None:
 
 def _sum(metrics: Rows, name: str) -> float:
     return sum(row.get(name) or 0.0 for row in metrics)
+
+
+def _mean(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return round(sum(known) / len(known)) if len(known) == len(counts) else None
 
 
 def _most(sizes: Iterable[float | None]) -> int | None:

@@ -4,22 +4,19 @@ Text of models and data sets is hostile by assumption. The template escapes it, 
 markup characters are spelled out, and the page allows only the two scripts it carries, by their hashes.
 """
 
-import base64
-import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
+from jinja2 import Environment
 
 from oncurve.report.charts import MAX_POINTS, charts
 from oncurve.report.costs import Costs, colour_of, cost_cells, cost_facts, cost_headings, cost_segments, costs_of
+from oncurve.report.markup import content_policy, page_environment, page_scripts, style
 from oncurve.report.readers import (
     Run,
     count_rollouts,
@@ -54,14 +51,7 @@ def render_report(run_dir: Run) -> Path:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("oncurve.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = page_environment()
     environment.filters |= {
         "shown": shown,
         "prompt_text": prompt_text,
@@ -79,7 +69,7 @@ def _context(path: Path) -> dict[str, Any]:
     metrics, evaluations, events = list(read_metrics(path)), read_evaluations(path), list(read_events(path))
     summary = summarise(path)
     drawn, not_drawn = charts(metrics, evaluations, summary["method"])
-    scripts = [_script(get_plotlyjs()), _script(_asset("report.js"))]
+    scripts = page_scripts()
     return {
         "name": path.resolve().name,
         "summary": summary,
@@ -105,8 +95,8 @@ def _context(path: Path) -> dict[str, Any]:
         "num_steps_recorded": len(count_rollouts(path)),
         "composition": composition,
         "scripts": scripts,
-        "policy": _policy(scripts),
-        "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
+        "policy": content_policy(scripts),
+        "style": style(),
     }
 
 
@@ -234,24 +224,6 @@ def _costs(costs: Costs) -> dict[str, Any]:
         "phases": [(phase, colour_of(phase)) for phase in costs.seconds],
         "facts": cost_facts(costs),
     }
-
-
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-def _script(text: str) -> Markup:
-    """Mark our own script as safe; a browser reads any line end as LF, and so must the hash."""
-    return Markup(text.replace("\r\n", "\n").replace("\r", "\n"))  # noqa: S704 - our own file and plotly's
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _number(value: float | None) -> str:

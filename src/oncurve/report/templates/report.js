@@ -29,7 +29,7 @@
         dragmode: fixedrange ? false : "zoom",
         hovermode: "x unified",
         hoverlabel: { bgcolor: "--paper", bordercolor: "--rule", font: { color: "--ink" } },
-        xaxis: { ...axis, nticks: 6, showgrid: false, hoverformat: "d", tickformat: "d", unifiedhovertitle: { text: "step %{x}" } },
+        xaxis: { ...axis, nticks: 6, showgrid: false, hoverformat: "d", tickformat: "d", unifiedhovertitle: { text: "step %{x}" }, ...figure.layout.xaxis },
         yaxis: { ...axis, nticks: 5, ...figure.layout.yaxis },
       };
       const options = { responsive: true, displayModeBar: false, scrollZoom: false };
