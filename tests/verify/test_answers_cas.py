@@ -100,6 +100,17 @@ def test_the_verifier_reports_the_cause(monkeypatch: pytest.MonkeyPatch):
     assert (verdict.status, verdict.reward, verdict.cause) == (Status.NO_VERDICT, None, "timeout")
 
 
+def test_a_fault_of_the_verifier_is_recorded_and_not_the_models(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: Any) -> bool:
+        raise IndexError("oops")
+
+    monkeypatch.setattr(Comparer, "is_equal", fail)
+    task = Task(id="t", prompt="p", gold="5", kind="k", verifier="answer")
+    (verdict,) = AnswerVerifier(AnswerSettings()).judge([Item(task=task, text="<answer>5</answer>")])
+    assert (verdict.status, verdict.reward, verdict.cause) == (Status.NO_VERDICT, None, "error")
+    assert "IndexError: oops" in verdict.evidence
+
+
 def test_a_killed_process_costs_one_decision(cas: Cas):
     trees = [tree(r"\sqrt8"), tree(r"2\sqrt2")]
     assert cas.decide("equal", trees) is True
@@ -149,6 +160,7 @@ HOSTILE = {
     "integral": r"\int_0^{\infty} e^{-x^{x^{x}}}\sin(x^{7})\,dx",
     "nested integrals": r"\int_0^1 " * 12 + "x" + " dx" * 12,
     "limit of a sum": r"\lim_{x\to 0}\sum_{k=1}^{4000}\sin(kx)",
+    "limits": r"\lim_{n\to\infty}(1+\frac1n)^n" * 16,
     "angle": r"\sin(e^{e^{e^{3}}})",
     "logarithms": r"\log_{2^5}(\log_{2^4}(\log_{2^3}(\log_{2^2}(\log_{2^1} x))))",
     "expansion": "(x+y+z+w+1)^{200}",

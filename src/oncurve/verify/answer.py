@@ -48,8 +48,8 @@ class AnswerVerifier:
     """Extract strictly from the declared carrier, then compare exactly, and by the CAS what is left open.
 
     Correct: everything the completion offers equals the gold. Wrong: another value, several different values, an
-    empty or unterminated place, no place. No verdict: the gold states nothing (``bad_gold``), or the CAS failed
-    (``timeout``, ``crash``, ``error``).
+    empty or unterminated place, no place. No verdict: the gold states nothing (``bad_gold``), the CAS failed
+    (``timeout``, ``crash``), or there is a fault in this verifier (``error``).
     """
 
     name = "answer"
@@ -64,7 +64,7 @@ class AnswerVerifier:
         Raises:
             DataError: a task's ``meta["comparison"]`` holds an unknown or impossible setting.
         """
-        return [self._judge(item) for item in items]
+        return [self._verdict(item) for item in items]
 
     def state_gold(self, task: Task) -> str:
         """The gold, in the declared carrier."""
@@ -78,6 +78,14 @@ class AnswerVerifier:
             "json": json.dumps({field: answer}),
         }
         return forms.get(self.settings.carrier, answer)
+
+    def _verdict(self, item: Item) -> Verdict:
+        try:
+            return self._judge(item)
+        except DataError:
+            raise
+        except Exception as error:  # noqa: BLE001  the border: a fault of ours is recorded, and never the model's
+            return no_verdict("error", f"task {item.task.id}: {type(error).__name__}: {error}")
 
     def _judge(self, item: Item) -> Verdict:
         comparer = self._comparer_of(item.task)

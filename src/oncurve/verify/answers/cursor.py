@@ -96,7 +96,7 @@ def read_literal(text: str) -> Node:
     mantissa, _, exponent = digits.lower().partition("e")
     whole, _, decimals = mantissa.partition(".")
     power = int(exponent or 0) - len(decimals)
-    if abs(power) > MAX_CHARS:
+    if abs(power) > MAX_CHARS or not (whole + decimals).isdigit():
         raise NotFormulaError
     value = int(whole + decimals)
     fraction = Fraction(value * 10**power) if power >= 0 else Fraction(value, 10**-power)

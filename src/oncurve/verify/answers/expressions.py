@@ -173,7 +173,7 @@ class Expressions(Series):
         if self.accept("{"):
             return self.bracketed("{")
         if self.kind() == "number":
-            if not self.peek()[0].isdigit():
+            if not self.peek().isdigit():
                 raise NotFormulaError
             return number(int(self.split_first().text))
         if self.kind() in ("word", "text"):

@@ -174,7 +174,7 @@ class Evaluator:
         self.budget = MAX_EVALUATIONS * BASE_DIGITS // self.digits
         self.integers = set().union(*(_integer_names(tree) for tree in trees))
         self.error = mp.mpf(0)
-        self.is_approximating = False
+        self.is_approximating = self.is_in_limit = False
         mp.dps = self.digits
 
     def variables(self, tree: Tree) -> set[str]:
@@ -427,14 +427,16 @@ def _constant(_: Evaluator, tree: Tree, _point: Point) -> Any:
 def _limit(evaluator: Evaluator, tree: Tree, point: Point) -> Any:
     """The value close by, from both sides where there are two."""
     target = evaluator.end(tree[3], point)
+    if evaluator.is_in_limit:
+        raise UndecidedError  # each one inside another would need three times the digits
     digits = mp.dps
-    mp.dps = 3 * digits
+    mp.dps, evaluator.is_in_limit = 3 * digits, True
     try:
         step = mp.mpf(10) ** -LIMIT_DIGITS
         near = [target + step, target - step] if mp.isfinite(target) else [mp.sign(target) / step]
         values = [evaluator.value(tree[1], point | {str(tree[2]): x}) for x in near]
     finally:
-        mp.dps = digits
+        mp.dps, evaluator.is_in_limit = digits, False
     if any(abs(values[0] - value) > step * 10**6 * max(abs(value), mp.mpf(1)) for value in values[1:]):
         raise UndecidedError
     evaluator.error = max(evaluator.error, max(abs(values[0]), step) * mp.mpf(10) ** -KNOWN_DIGITS)
