@@ -173,6 +173,7 @@ HOSTILE = {
     "minus": "-" * 4000 + "x",
     "letters": "x" * 4000,
     "bars": "|" * 1000 + "x",
+    "many members": ",".join(rf"\sqrt{{{n}}}" for n in range(2, 70)),
     "list": r"\sqrt2," * 500 + "1",
     "matrices": r"\begin{pmatrix}1&1\\1&0\end{pmatrix}" * 60,
     "wide row": r"\begin{pmatrix}" + "&".join(["x"] * 900) + r"\end{pmatrix}",
@@ -180,7 +181,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("gold", ["7", r"\pi+x"])
+@pytest.mark.parametrize("gold", ["7", r"\pi+x", "1,2,3"])
 def test_hostile_mathematics_is_bounded(gold: str):
     task = Task(id="t", prompt="p", gold=gold, kind="k", verifier="answer")
     verifier = AnswerVerifier(AnswerSettings(carrier="box"))

@@ -32,6 +32,7 @@ def equal(answer: str, gold: str, **settings: Any) -> bool:
         ("or_gold_any", True, "9", "5 or 9", False),
         ("bare_pair", False, "1,-2", "(1,-2)", True),
         ("vector_as_tuple", False, "(1,2)", r"\begin{pmatrix}1\\2\end{pmatrix}", True),
+        ("nested_list_matrix", False, "[[1,2],[3,4]]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", True),
         ("log_base", "e", r"\ln 2", r"\log 2", False),
         ("many_digits", 4, "1.4142", r"\sqrt2", False),
         ("rounded_gold_places", 4, r"\frac23", "0.667", True),

@@ -20,6 +20,7 @@ from oncurve.verify.answers.settings import ComparisonSettings
 from oncurve.verify.answers.wording import choice_of, gold_choice
 
 MAX_MEMBERS = 300
+"""Members of a collection; one that is more than a number counts for four, since it costs more to compare."""
 _FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne", "=": "="}
 _UNORDERED = frozenset(("set", "list", "any"))
 _REGION_KINDS = frozenset(("interval", "union", "inter", "minus", "space", "builder"))
@@ -55,8 +56,7 @@ class Comparer:
 
     def same(self, answer: Node, gold: Node) -> bool:
         """Compare two trees."""
-        words = self.settings.no_solution_words
-        answer, gold = simplify(answer, words_are_sets=words), simplify(gold, words_are_sets=words)
+        answer, gold = self._simplified(answer), self._simplified(gold)
         if UNDEFINED in (answer, gold):
             return False
         if answer[0] in ("assign", "equation", "named") or gold[0] in ("assign", "equation", "named"):
@@ -72,6 +72,10 @@ class Comparer:
         if self.quantities.concerns(answer) or self.quantities.concerns(gold):
             return self.quantities.same(answer, gold)
         return self._same_collection(answer, gold)
+
+    def _simplified(self, node: Node) -> Node:
+        settings = self.settings
+        return simplify(node, words_are_sets=settings.no_solution_words, nested_lists=settings.nested_list_matrix)
 
     def _settled(self, node: Node) -> Node:
         """The value of a chain whose sides agree; a chain that contradicts itself has none."""
@@ -115,7 +119,7 @@ class Comparer:
         )
 
     def _same_members(self, answers: Sequence[Node], golds: Sequence[Node], gold: Node) -> bool:
-        if max(len(answers), len(golds)) > MAX_MEMBERS:
+        if max(_size(answers), _size(golds)) > MAX_MEMBERS:
             return False
         if gold[0] == "any" and self.settings.or_gold_any and len(answers) == 1:
             return any(self.same(answers[0], member) for member in golds)
@@ -129,11 +133,14 @@ class Comparer:
             return False
         left = list(golds)
         for answer in answers:
-            found = next((place for place, member in enumerate(left) if self.same(answer, member)), None)
+            found = left.index(answer) if answer in left else self._find(answer, left)
             if found is None:
                 return False
             del left[found]
         return True
+
+    def _find(self, answer: Node, golds: Sequence[Node]) -> int | None:
+        return next((place for place, member in enumerate(golds) if self.same(answer, member)), None)
 
     def _distinct(self, members: Sequence[Node]) -> list[Node]:
         if len(members) < 2:
@@ -288,6 +295,10 @@ def _are_roots(named: Node) -> bool:
     letters = {str(entry[1]).partition("_")[0] for entry in named[1:]}
     numbers = sorted(str(entry[1]).partition("_")[2] for entry in named[1:])
     return len(letters) == 1 and numbers == [str(n) for n in range(1, len(numbers) + 1)]
+
+
+def _size(members: Sequence[Node]) -> int:
+    return sum(1 if member[0] == "num" else 4 for member in members)
 
 
 def _members(node: Node) -> tuple[Node, ...]:

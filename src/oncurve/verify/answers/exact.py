@@ -48,8 +48,6 @@ class _Evaluator:
             return self.bounded(Fraction(node[1], node[2]))
         rule = _RULES.get(kind)
         if rule is None:
-            if node == ("const", "inf"):
-                raise NotRationalError
             raise NotRationalError
         return rule(self, node)
 
@@ -106,9 +104,9 @@ class _Evaluator:
         return self.root_of(base, int(index), 1)
 
     def root_of(self, base: Fraction, index: int, power: int) -> Fraction:
-        if base < 0 or index > 64 or base == 0:
-            if base == 0 and power > 0:
-                return base
+        if base == 0 and power > 0:
+            return base
+        if base <= 0 or index > 64:
             raise NotRationalError
         top, bottom = _integer_root(base.numerator, index), _integer_root(base.denominator, index)
         if top is None or bottom is None:

@@ -1,4 +1,11 @@
-"""What a tree says: names in front of a value are told from equations, lists from named values, sums from matrices."""
+"""What a tree says: names in front of a value are told from equations, lists from named values, sums from matrices.
+
+Forms that ``simplify`` adds to the kinds of ``nodes``:
+
+    ("assign", name, value)  ("equation", left, right)  ("named", ("entry", name, value)...)  ("undefined",)
+    ("chain", operators, side...)  sides that all have to be equal, still to be checked
+    ("sequence", x...)  a list with dots, in order
+"""
 
 from itertools import product as combinations
 
@@ -10,15 +17,12 @@ UNDEFINED: Node = ("undefined",)
 MAX_ENTRIES = 144
 EQUALITIES = frozenset(("=", "\\approx"))
 
-"""Forms that ``simplify`` adds to the kinds of ``nodes``:
 
-    ("assign", name, value)  ("equation", left, right)  ("named", ("entry", name, value)...)  ("undefined",)
-    ("chain", approximate?, side...)  sides that all have to be equal, still to be checked
-"""
+def simplify(node: Node, *, words_are_sets: bool = True, nested_lists: bool = True) -> Node:
+    """Rewrite the outermost levels of a tree into the form that is compared.
 
-
-def simplify(node: Node, *, words_are_sets: bool = True) -> Node:
-    """Rewrite the outermost levels of a tree into the form that is compared."""
+    ``words_are_sets``: read ``no solution`` as the empty set. ``nested_lists``: read ``[[1,2],[3,4]]`` as a matrix.
+    """
     kind = node[0]
     if kind == "text" and words_are_sets:
         if says_nothing(node[1]):
@@ -32,7 +36,7 @@ def simplify(node: Node, *, words_are_sets: bool = True) -> Node:
         return _mixed(node)
     if kind == "set":
         return ("set", *(member for part in node[1:] for member in _spread(part)))
-    if kind == "bracket" and len(node) > 1 and all(part[0] == "bracket" for part in node[1:]):
+    if kind == "bracket" and nested_lists and len(node) > 1 and all(part[0] == "bracket" for part in node[1:]):
         rows = [part[1:] for part in node[1:]]
         return ("matrix", *(("row", *row) for row in rows)) if len({len(row) for row in rows}) == 1 else node
     if kind == "add" and node[1][0] in ("space", "interval", "union") and all(_is_removed(part) for part in node[2:]):

@@ -25,8 +25,8 @@ _CHAT_TOKEN = re.compile(r"<\|[a-z_]{1,30}\|>")
 _PLEASANTRY = re.compile(r"I hope (?:it|this) (?:is correct|helps)[.!]?\s*$", re.IGNORECASE)
 _LEAD_INS = word_set(
     "so thus hence therefore the then and final correct that is we get my our a answer now which means to "
-    "conclude conclusion in finally summary approximately approx definitely clearly simply exactly indeed just 所以 因此 "
-    "故 综上 综上所述"
+    "conclude conclusion in finally summary approximately approx definitely clearly simply exactly indeed just "
+    "所以 因此 故 综上 综上所述"
 )
 _DENIALS = re.compile(
     r"\b(?:not|never|no|wrong|incorrect|false|except|neither|nor|or|either|maybe|perhaps|possibly|unless|but|cannot|rather|"
