@@ -67,7 +67,8 @@ def kl_lines(settings: ObjectiveSettings) -> list[str]:
         adaptive = settings.kl_adaptive
         lines.append(
             f"β starts at {settings.kl_coef!r}; after a rollout of n completions it is multiplied by "
-            f"1 + clip(KL/{adaptive.target!r} − 1, −0.2, 0.2) · min(n, {adaptive.horizon})/{adaptive.horizon}, KL the mean k3 a token"
+            f"1 + clip(KL/{adaptive.target!r} − 1, −0.2, 0.2) · min(n, {adaptive.horizon})/{adaptive.horizon}, KL the "
+            "mean k3 a token"
         )
     return lines
 
