@@ -6,6 +6,7 @@ from typing import Any
 
 from oncurve.types import Settings, did_you_mean
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
+from oncurve.verify.code import CodeSettings, CodeVerifier
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
 from oncurve.verify.items import Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
@@ -20,6 +21,7 @@ class _Entry:
 
 _VERIFIERS: Mapping[str, _Entry] = {
     AnswerVerifier.name: _Entry(AnswerSettings, AnswerVerifier),
+    CodeVerifier.name: _Entry(CodeSettings, CodeVerifier),
     CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
     TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
