@@ -131,7 +131,7 @@ def _compare(found: Extraction, gold: Answer, comparer: Comparer) -> Verdict:
         if found.is_joined and is_several(gold) and comparer.is_equal(together, gold):
             return correct(f"{len(listed)} places together equal the gold {show(gold)}")
         return wrong(f"different answers offered: {show(others[0])} and {show(last)}")
-    if comparer.is_equal(last, gold) or _prose_equals(last, gold, comparer):
+    if comparer.is_equal(last, gold) or _prose_equals(last, gold, comparer, found.is_marked):
         return correct(f"{one_line(offers[-1], 80)} equals the gold {show(gold)}")
     return wrong(f"{one_line(offers[-1], 80)} is not the gold {show(gold)}")
 
@@ -140,11 +140,11 @@ def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:
     return comparer.is_equal(other, last) or comparer.is_equal(last, other)
 
 
-def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer) -> bool:
+def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer, is_marked: bool) -> bool:
     """A sentence in the answer place counts for the value that it asserts."""
     if answer.node[0] != "text" or gold.node[0] == "text":
         return False
-    for part in candidates(answer.source):
+    for part in candidates(answer.source, is_marked=is_marked):
         read = parse(part, exotic_digits=comparer.settings.exotic_digits)
         if read is not None and read.node[0] != "text":
             return comparer.is_equal(read, gold)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from oncurve.verify.answers.json_field import read_field
-from oncurve.verify.answers.sentence import final_statements
+from oncurve.verify.answers.sentence import final_statements, has_marker
 from oncurve.verify.answers.wording import is_placeholder
 
 Carrier = Literal["tag", "box", "hash", "last_line", "text", "json"]
@@ -22,6 +22,8 @@ class Extraction:
 
     offers: tuple[str, ...] = ()
     """Contents of the places that count, in order of appearance; more than one when they are offered together."""
+    is_marked: bool = False
+    """A sentence such as ``The answer is`` introduces the offers (text carrier)."""
     is_joined: bool = False
     """The offers stand side by side or are joined by a comma or ``and``: they may be meant as one list."""
     problem: str = ""
@@ -72,7 +74,10 @@ def extract(
         places = [place for place in places if not is_placeholder(place.content)]
     offers = tuple(place.content.strip() for place in places)
     gaps = [region[a.end : b.start] for a, b in pairwise(places)]
-    return Extraction(offers=offers, is_joined=all(_JOINT.fullmatch(gap) is not None for gap in gaps))
+    is_marked = carrier == "text" and has_marker(region)
+    return Extraction(
+        offers=offers, is_marked=is_marked, is_joined=all(_JOINT.fullmatch(gap) is not None for gap in gaps)
+    )
 
 
 def _places(text: str, carrier: Carrier, tag: str, field: str) -> list[_Place]:

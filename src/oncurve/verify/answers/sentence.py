@@ -65,7 +65,7 @@ def final_statements(text: str) -> list[str]:
 
     Without any marker, the last sentence. Empty when nothing is stated.
     """
-    region = _without_tail(text)
+    region = _without_tail(_DISPLAY.sub(lambda formula: formula[0].replace("\n", " "), text))
     markers = list(_MARKER.finditer(region))[-MAX_MARKERS:]
     if not markers:
         sentence = "" if region.endswith(("?", "？")) else _last_sentence(region)  # a question states nothing
@@ -83,9 +83,17 @@ def final_statements(text: str) -> list[str]:
     return [content for content, _, _ in statements[first:] if content.strip(" *.:")]
 
 
-def candidates(text: str) -> list[str]:
-    """Parts of a sentence that may be the value it states, the likeliest first. Empty when it denies or hedges."""
-    statements = final_statements(_DISPLAY.sub(lambda formula: formula[0].replace("\n", " "), text))
+def has_marker(text: str) -> bool:
+    """True when some sentence says that it states the answer."""
+    return _MARKER.search(_without_tail(text)) is not None
+
+
+def candidates(text: str, *, is_marked: bool = False) -> list[str]:
+    """Parts of a sentence that may be the value it states, the likeliest first. Empty when it denies or hedges.
+
+    ``is_marked``: the sentence stood behind ``The answer is`` or the like, so that its only number is the answer.
+    """
+    statements = final_statements(text)
     if not statements:
         return []
     sentence = _without_remark(_CONTRAST.split(_REASON.split(statements[-1])[0])[0].strip())
@@ -112,7 +120,7 @@ def candidates(text: str) -> list[str]:
         found.append(formulas[0])
     found.append(_without_lead_in(sentence))
     figures = _FIGURE.findall(_MATH.sub(" \\g<0> ", sentence).replace("$", " "))
-    is_conclusion = _MARKER.search(text) or _CONCLUSION.match(sentence)
+    is_conclusion = is_marked or _MARKER.search(text) or _CONCLUSION.match(sentence)
     if is_conclusion and len(figures) == 1 and _num_digits(sentence) == _num_digits(figures[0]):
         found.append(figures[0])
     return found
