@@ -1,4 +1,4 @@
-"""Every file in examples/ is a run: two steps of each, for real."""
+"""Every file in examples/ is a run, two steps of each, for real; or a comparison of runs."""
 
 import json
 from importlib.util import find_spec
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from oncurve.config import load_config
+from oncurve.config import load_comparison, load_config
 from oncurve.report import read_metrics
 from oncurve.train import Session, train
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
+FOLDER = Path(__file__).parents[1] / "examples"
+COMPARISON = FOLDER / "compare.toml"
+EXAMPLES = sorted(set(FOLDER.glob("*.toml")) - {COMPARISON})
 TWO_STEPS = (
     *("--threads", "1", "--steps", "2", "--rollout.num_prompts", "2", "--rollout.group_size", "2"),
     *("--rollout.sampling.max_tokens", "12", "--tasks.num_held_out", "2", "--evaluation.num_tasks", "2"),
@@ -30,3 +32,12 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
 
 def test_there_are_examples() -> None:
     assert EXAMPLES
+
+
+def test_the_comparison_has_three_seeds_of_every_arm_and_one_budget() -> None:
+    plan = load_comparison(COMPARISON)
+    assert {"grpo", "ppo", "dpo", "raft"} <= set(plan.config.arms)
+    assert {arm: len(plan.of_arm(arm)) for arm in plan.config.arms} == dict.fromkeys(plan.config.arms, 3)
+    sampling = [run.config for run in plan.runs if run.collection is None]
+    assert {config.rollout_tokens for config in sampling} == {plan.config.tokens}
+    assert len({(run.config.model.path, run.config.tasks.held_out_seed) for run in plan.runs}) == 1

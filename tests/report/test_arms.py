@@ -105,6 +105,8 @@ def test_the_rows_are_the_numbers():
     assert cells("of the critic, besides") == ["–", "600,000"]
     assert cells("peak memory") == ["512 MiB", "512 MiB"]
     assert (cells("seconds"), cells("rollout"), cells("critic")) == (["20 s", "40 s"], ["6 s", "6 s"], ["–", "4 s"])
+    labels = [label for label, _ in arm_rows(PAIR)]
+    assert labels[labels.index("seconds") + 1 :][:3] == ["  rollout", "  critic", "  update"]  # the order of a step
     assert cells("seconds per step") == ["2 s", "4 s"]
     assert cells("seconds per right completion") == ["500 ms", "1 s"]  # 20 / 40 and 40 / 40
     assert cells("seconds per held-out task won") == ["1 s", "2 s"]

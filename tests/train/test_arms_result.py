@@ -1,5 +1,6 @@
 """The arithmetic of a comparison, from run folders written by hand: two arms, two seeds, four tasks."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ objective.preset = "ppo"
 method = "dpo"
 """
 ONLINE = {"tokens/completion": 10.0, "tokens/trained": 8.0, "completions/correct": 3.0}
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "comparison.md"
 
 
 def examination(step: int, greedy: str, sampled: str | None = None) -> dict[str, Any]:
@@ -173,3 +177,10 @@ def test_of_equal_arms_the_earlier_leads() -> None:
     lead = lead_of(scores)
     assert (lead.best, lead.second, lead.paired.difference) == ("x", "y", 0.0)
     assert accuracy_of("z", scores).against_first == Paired(difference=-0.5, p=1.0)
+
+
+def test_the_code_on_the_page_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, PAGE.name, "exec"), {})

@@ -12,7 +12,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from oncurve.report.costs import Costs, as_count, as_memory, as_time
+from oncurve.report.costs import PHASES, Costs, as_count, as_memory, as_time
 from oncurve.report.storage import plain, storage_errors, write_text
 
 _DASH = "–"
@@ -164,7 +164,7 @@ def arm_rows(comparison: ArmsComparison) -> list[tuple[str, list[str]]]:
         ("tokens sampled", lambda arm: f"{arm.costs.rollout_tokens:,}"),
         ("tokens trained", lambda arm: f"{arm.costs.trained_tokens:,}"),
         ("seconds", lambda arm: as_time(arm.costs.total)),
-        *((f"  {phase}", _phase_cell(phase)) for phase in _phases(arms)),
+        *((f"  {phase}", _phase_cell(phase)) for phase in phases_of(comparison)),
         ("seconds per step", lambda arm: as_time(_per(arm.costs.total, arm.costs.steps))),
         ("seconds per right completion", lambda arm: as_time(_per(arm.costs.total, arm.costs.correct))),
         ("seconds per held-out task won", lambda arm: as_time(arm.costs.seconds_per_gained)),
@@ -235,8 +235,10 @@ def comparison_title(comparison: ArmsComparison) -> str:
     )
 
 
-def _phases(arms: Sequence[ArmResult]) -> list[str]:
-    return list(dict.fromkeys(phase for arm in arms for phase in arm.costs.seconds))
+def phases_of(comparison: ArmsComparison) -> list[str]:
+    """The phases that any arm has, in the order of a step."""
+    found = dict.fromkeys(phase for arm in comparison.arms for phase in arm.costs.seconds)
+    return [*(phase for phase in PHASES if phase in found), *(phase for phase in found if phase not in PHASES)]
 
 
 def _phase_cell(phase: str) -> Callable[[ArmResult], str]:

@@ -11,6 +11,7 @@ from oncurve.report.arms import (
     arm_rows,
     comparison_title,
     lead_sentences,
+    phases_of,
     write_arms,
 )
 from oncurve.report.charts import Chart, Curve
@@ -63,7 +64,6 @@ def _context(comparison: ArmsComparison) -> dict[str, Any]:
     drawn = accuracy_charts(comparison)
     scripts = page_scripts()
     longest = max(arm.costs.total for arm in comparison.arms)
-    phases = dict.fromkeys(phase for arm in comparison.arms for phase in arm.costs.seconds)
     return {
         "comparison": comparison,
         "names": [arm.name for arm in comparison.arms],
@@ -73,7 +73,7 @@ def _context(comparison: ArmsComparison) -> dict[str, Any]:
         "reading": READING,
         "charts": [chart for chart, _ in drawn],
         "figures": [_figure(chart, axis) for chart, axis in drawn],
-        "phases": [(phase, colour_of(phase)) for phase in phases],
+        "phases": [(phase, colour_of(phase)) for phase in phases_of(comparison)],
         "headings": cost_headings(),
         "costs": [
             {
@@ -113,7 +113,6 @@ def _chart(comparison: ArmsComparison, title: str, more: str, place: Callable[[C
             for index, arm in enumerate(comparison.arms)
         ],
         unit="share",
-        is_whole=True,
     )
 
 
