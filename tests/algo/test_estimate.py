@@ -79,8 +79,8 @@ EXPECTED: dict[str, tuple[dict[str, Any], Tensor]] = {
         ),
     ),
     "raft": (
-        {"threshold": 0.5, "max_per_group": 1},
-        raft_selection(REWARDS, threshold=0.5, max_per_group=1, is_repeat=REPEATS, scored=SCORED).double(),
+        {"threshold": 0.5},
+        raft_selection(REWARDS, threshold=0.5, is_repeat=REPEATS, scored=SCORED).double(),
     ),
 }
 
@@ -91,6 +91,16 @@ def test_each_estimator_is_its_function_with_the_numbers_of_the_settings(estimat
     found = estimate_advantages(AdvantageSettings(estimator=estimator, **numbers), graded())  # type: ignore[arg-type]
     assert torch.equal(found, expected)
     assert bool(expected.any())
+
+
+def test_raft_limits_a_group_or_takes_its_best() -> None:
+    def chosen(**rules: Any) -> list[list[float]]:
+        found: list[list[float]] = estimate_advantages(AdvantageSettings(estimator="raft", **rules), graded()).tolist()
+        return found
+
+    assert chosen(threshold=0.0, max_per_group=2) == [[1, 1, 0, 0], [1, 1, 0, 0]]
+    assert chosen(threshold=0.0, best_of_group=True) == [[1, 0, 0, 0], [1, 0, 0, 0]]
+    assert chosen(threshold=0.0) == [[1, 1, 1, 0], [1, 1, 0, 1]]  # neither the repeat nor the one without a verdict
 
 
 def test_pkpo_without_a_baseline_and_the_basic_three() -> None:
