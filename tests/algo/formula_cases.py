@@ -137,7 +137,7 @@ class Package:
 
     def of_tokens(self) -> Tensor:
         settings, objective = self.objective.advantage, self.objective
-        rows = self.trained > 0 if settings.estimator == "reinforce_pp" else torch.tensor(self.rollout.is_scored)
+        rows = torch.tensor(self.rollout.is_scored)
         mask, coef = self.mask[rows], objective.kl_coef if objective.has_kl_in_reward else 0.0
         token_rewards = kl_token_rewards(
             torch.tensor(self.rollout.rewards, dtype=torch.float64)[rows],
@@ -282,6 +282,9 @@ class Reading:
 
     def evaluated(self, name: str) -> Any:
         world, trained = self.world(), self.given["Lᵢ"]
+        if "in A all tokens of completions with a verdict" in self.all:
+            graded = zip(self.rollout.lengths, self.rollout.is_scored, strict=True)
+            world = self.world({"Lᵢ": [length if is_scored else 0 for length, is_scored in graded]})
         if name.endswith("ₜ"):
             return [[world.value(name, i=i, t=t) for t in range(length)] for i, length in enumerate(trained)]
         return [world.value(name, i=i) if length else 0.0 for i, length in enumerate(trained)]

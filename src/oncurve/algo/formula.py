@@ -75,7 +75,7 @@ def describe_objective(settings: ObjectiveSettings, *, group_size: int, max_toke
         *kl_lines(settings),
         *entropy_lines(settings, temperature),
     ]
-    definitions += [line for line in [legend(definitions)] if line]
+    definitions += [line for line in [legend(settings, definitions)] if line]
     definitions += batch_lines(settings, group_size=group_size, max_tokens=max_tokens)
     return Formula(
         text="\n".join(

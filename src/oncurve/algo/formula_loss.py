@@ -115,15 +115,18 @@ def batch_lines(settings: ObjectiveSettings, *, group_size: int, max_tokens: int
     ]
 
 
-def legend(lines: list[str]) -> str:
+def legend(settings: ObjectiveSettings, lines: list[str]) -> str:
     """Say over what the means and sums in the lines run; empty when there are none."""
     text = " ".join(lines)
+    tokens = "all trained tokens, of the rollout in A, of the step in L"
+    if settings.advantage.estimator == "reinforce_pp":
+        tokens = "in A all tokens of completions with a verdict, in L the trained tokens of the step"
     over = {
         "_t": "the tokens of completion i",
         "_g": "the completions of its group with a verdict",
         "_all": "those of the rollout",
         "_groups": "the groups of the rollout with a verdict",
-        "_tokens": "all trained tokens, of the rollout in A, of the step in L",
+        "_tokens": tokens,
     }
     found = [
         f"{name} {place}"
