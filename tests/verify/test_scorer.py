@@ -102,7 +102,7 @@ def test_the_default_is_the_verifier_of_the_task():
 
 
 def test_every_built_in_verifier_can_be_built():
-    assert verifier_names() == ("answer", "countdown", "length", "tags")
+    assert verifier_names() == ("answer", "code", "countdown", "length", "tags")
     for name in verifier_names():
         verifier = build_verifier(name, {"max": 3} if name == "length" else {})
         assert isinstance(verifier, Verifier)

@@ -107,7 +107,8 @@ def inside_path(python: Path, home: Path | None) -> str:
 
 def _root(home: Path | None) -> list[str]:
     """The read-only system: /usr, its libraries, five devices, the interpreter, a place for the private directory."""
-    options = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    options = [part for name in ("/etc", RUNTIME, "/dev") for part in ("--perms", "0755", "--dir", name)]
+    options += ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     for name in _SYSTEM:
         if Path(name).is_symlink():
             options += ["--symlink", str(Path(name).readlink()), name]
@@ -116,7 +117,7 @@ def _root(home: Path | None) -> list[str]:
     if home is not None:
         options += ["--ro-bind", str(home), "/python"]
     options += ["--ro-bind", str(_INSIDE), f"{RUNTIME}/inside", "--proc", "/proc", "--dir", "/tmp"]  # noqa: S108
-    options += ["--tmpfs", "/dev", "--symlink", "/tmp/.shm", "/dev/shm", "--symlink", "/proc/self/fd", "/dev/fd"]  # noqa: S108
+    options += ["--tmpfs", "/dev", "--symlink", "/tmp", "/dev/shm", "--symlink", "/proc/self/fd", "/dev/fd"]  # noqa: S108
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         options += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
     for name in _DEVICES:

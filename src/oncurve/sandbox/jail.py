@@ -187,6 +187,7 @@ def _start(settings: SandboxSettings, control: socket.socket) -> subprocess.Pope
     else:
         runtime = bubblewrap.outside_runtime()
         config |= {"packages": bubblewrap.package_directories(settings), "runtime": runtime, "uid": None, "seccomp": ""}
+        config["grader"] = os.getpid()
         argv = [python, *bubblewrap.server_arguments(runtime), json.dumps(config)]
     try:
         return subprocess.Popen(

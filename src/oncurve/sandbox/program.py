@@ -102,11 +102,11 @@ class Program:
         if size > max_bytes:
             raise ProgramFaultError("output", f"the program answered with more than {max_bytes} bytes")
         while len(self._received) < size:
+            self._wait({self._channel.fileno(): select.POLLIN}, deadline)
             try:
                 piece = self._channel.recv(_CHUNK_BYTES)
             except BlockingIOError:
-                self._wait({self._channel.fileno(): select.POLLIN}, deadline)
-                continue
+                continue  # the wait ended for a message of the server
             except OSError:
                 piece = b""
             if not piece:

@@ -1,9 +1,7 @@
 """What a forked process gives up before it runs a program: namespaces, files, rights, limits."""
 
 import ctypes
-import gc
 import os
-import platform
 import resource
 import signal
 import sys
@@ -13,10 +11,11 @@ _CLONE_NR = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220}
 _NEWNS, _NEWIPC, _NEWPID = 0x0002_0000, 0x0800_0000, 0x2000_0000
 _PR_DUMPABLE, _PR_SECCOMP, _PR_CAPBSET_DROP, _PR_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 22, 24, 38, 47
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
-_LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
 
 # PyDLL keeps the interpreter's lock: a raw clone must not come back in a process that waits for it.
 _libc = ctypes.PyDLL(None, use_errno=True)
+_OWN_CAPABILITIES = (ctypes.c_uint32 * 2)(0x2008_0522, 0)  # version 3, of the caller
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 CHANNEL, LINK = 3, 4
 """Descriptors that a forked process finds: its own channel, and the link of a tester to its program."""
 _FIRST_FREE = 10
@@ -34,7 +33,7 @@ def _check(result: int, what: str) -> int:
 def clone_isolated() -> int:
     """Fork into new pid, mount and ipc namespaces. Returns as ``os.fork`` does; the child is process 1 there."""
     flags = _NEWPID | _NEWNS | _NEWIPC | signal.SIGCHLD
-    return _check(_libc.syscall(_CLONE_NR[platform.machine()], flags, 0, 0, 0, 0), "clone")
+    return _check(_libc.syscall(_CLONE_NR[os.uname().machine], flags, 0, 0, 0, 0), "clone")
 
 
 def occupy_low_descriptors() -> None:
@@ -73,7 +72,6 @@ def mount_private(disk_bytes: int, *, with_proc: bool) -> None:
     options = f"size={disk_bytes},nr_inodes=8192,mode=1777".encode()
     mount = _libc.mount
     _check(mount(b"tmpfs", WORK_DIR.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options), "mount tmpfs")
-    os.mkdir(f"{WORK_DIR}/.shm", 0o1777)  # noqa: PTH102  /dev/shm points here
     flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     if with_proc:
         _check(mount(b"proc", b"/proc", b"proc", flags, None), "mount proc")
@@ -128,8 +126,7 @@ def become(uid: int | None) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_LINUX_CAPABILITY_VERSION_3, 0)
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    _check(_libc.capset(_OWN_CAPABILITIES, _NO_CAPABILITIES), "capset")
     _libc.prctl(_PR_DUMPABLE, 1, 0, 0, 0)  # it may look at itself in /proc; others have other rights or another user
 
 
@@ -140,14 +137,8 @@ def forbid_new_rights() -> None:
 def first_victim() -> None:
     """When the machine runs out of memory, the kernel ends this process before any other."""
     try:
-        with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123  no pathlib in a program's process
-            file.write("1000")
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
-        pass  # no /proc to write to
-
-
-def reset_interpreter() -> None:
-    """Signals and garbage collection as in a fresh interpreter."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-    gc.enable()
+        return  # no /proc to write to
+    os.write(fd, b"1000")
+    os.close(fd)

@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct(">Q")
+_CHUNK_BYTES = 1 << 16
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class HungUpError(Exception):
@@ -14,45 +16,56 @@ class HungUpError(Exception):
 
 def pack(message: Any) -> bytes:
     """One message as bytes. Text is escaped to ASCII, so that lone surrogates survive."""
-    body = json.dumps(message, separators=(",", ":")).encode("ascii")
+    body = _encode(message).encode("ascii")
     return HEADER.pack(len(body)) + body
 
 
-def send(fd: int, message: Any) -> None:
-    """Write one message to a blocking descriptor.
+class Stream:
+    """Messages on a blocking descriptor.
 
-    Raises:
-        HungUpError: nobody reads the other end.
+    Args:
+        fd: the descriptor.
+        max_bytes: the longest message that is read.
     """
-    view = memoryview(pack(message))
-    try:
-        while view:
-            view = view[os.write(fd, view) :]
-    except (BrokenPipeError, ConnectionResetError):
-        raise HungUpError from None
 
+    def __init__(self, fd: int, max_bytes: int) -> None:
+        self._fd, self._max_bytes = fd, max_bytes
+        self._received = bytearray()
 
-def receive(fd: int, max_bytes: int) -> Any:
-    """Read one message from a blocking descriptor.
+    def send(self, message: Any) -> None:
+        """Write one message.
 
-    Raises:
-        HungUpError: the stream ended.
-        ValueError: the message is longer than ``max_bytes``, or not JSON.
-    """
-    size = HEADER.unpack(_read(fd, HEADER.size))[0]
-    if size > max_bytes:
-        raise ValueError(f"a message of {size} bytes, at most {max_bytes}")
-    return json.loads(_read(fd, size))
-
-
-def _read(fd: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
+        Raises:
+            HungUpError: nobody reads the other end.
+        """
+        data = pack(message)
         try:
-            piece = os.read(fd, min(size - len(data), 1 << 20))
-        except ConnectionResetError:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except (BrokenPipeError, ConnectionResetError):
             raise HungUpError from None
-        if not piece:
-            raise HungUpError
-        data += piece
-    return bytes(data)
+
+    def receive(self) -> Any:
+        """Read one message.
+
+        Raises:
+            HungUpError: the stream ended.
+            ValueError: the message is longer than ``max_bytes``, or not JSON.
+        """
+        size = HEADER.unpack(self._take(HEADER.size))[0]
+        if size > self._max_bytes:
+            raise ValueError(f"a message of {size} bytes, at most {self._max_bytes}")
+        return json.loads(self._take(size))
+
+    def _take(self, size: int) -> bytearray:
+        while len(self._received) < size:
+            try:
+                piece = os.read(self._fd, max(size - len(self._received), _CHUNK_BYTES))
+            except ConnectionResetError:
+                raise HungUpError from None
+            if not piece:
+                raise HungUpError
+            self._received += piece
+        taken = self._received[:size]
+        del self._received[:size]
+        return taken

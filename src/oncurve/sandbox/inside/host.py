@@ -17,6 +17,7 @@ from . import confine, frames, values
 
 MAX_REQUEST_BYTES = 64 * 1024**2
 FILE = "program.py"
+SOLUTION = "Solution"
 _ENDINGS = (SystemExit, KeyboardInterrupt, GeneratorExit)
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -44,7 +45,8 @@ for _name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "and_
 class Host:
     """Holds the program's namespace and the objects that the other side has handles of."""
 
-    def __init__(self, entry: str, *, keeps_objects: bool) -> None:
+    def __init__(self, stream: frames.Stream, entry: str, *, keeps_objects: bool) -> None:
+        self.stream = stream
         self.entry = entry
         self.keeps_objects = keeps_objects
         self.module = types.ModuleType("program")
@@ -61,7 +63,7 @@ class Host:
             exec(code, self.module.__dict__)  # noqa: S102  what this process is for
         except BaseException as error:  # noqa: BLE001  the border: reported as data
             return {"failed": stage, "text": describe(error)}
-        if self.entry not in self.module.__dict__:
+        if self.entry not in self.module.__dict__ and not hasattr(self.module.__dict__.get(SOLUTION), self.entry):
             return {"failed": "entry", "text": f"the program defines no {self.entry}"}
         return {"ready": True}
 
@@ -87,8 +89,15 @@ class Host:
         return reply
 
     def target(self, target: Any) -> Any:
-        """What a request is about: an object by its handle, or a name of the program."""
-        return self.objects[target] if isinstance(target, int) else self.module.__dict__[target]
+        """What a request is about: an object by its handle, or a name of the program.
+
+        The entry point may be a method of a class ``Solution``, as contest sites have it: a fresh object each time.
+        """
+        if isinstance(target, int):
+            return self.objects[target]
+        if target == self.entry and target not in self.module.__dict__:
+            return getattr(self.module.__dict__[SOLUTION](), target)
+        return self.module.__dict__[target]
 
     def changed(self, before: list[Any], args: list[Any]) -> list[Any]:
         """The arguments after the call, None for those that it left as they were."""
@@ -119,11 +128,11 @@ class Callback:
         host = self._host
         trees = [values.encode(item, host.wrap) for item in args]
         named = {name: values.encode(item, host.wrap) for name, item in kwargs.items()}
-        frames.send(confine.CHANNEL, {"callback": self.number, "args": trees, "kwargs": named})
-        while "returned" not in (message := frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES)):
+        host.stream.send({"callback": self.number, "args": trees, "kwargs": named})
+        while "returned" not in (message := host.stream.receive()):
             if "raised" in message:
                 raise builtin_exception(message["raised"])(message["message"])
-            frames.send(confine.CHANNEL, host.answer(message))  # the function calls the program in its turn
+            host.stream.send(host.answer(message))  # the function calls the program in its turn
         return values.decode(message["returned"], host.unwrap)
 
 
@@ -157,11 +166,12 @@ def _text(error: BaseException) -> str:
 
 def run(_request: dict[str, Any]) -> None:
     """Load the program that comes on the channel, then answer until the other side hangs up."""
+    stream = frames.Stream(confine.CHANNEL, MAX_REQUEST_BYTES)
     try:
-        first = frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES)
-        program = Host(first["entry"], keeps_objects=first["keeps_objects"])
-        frames.send(confine.CHANNEL, program.load(first["source"]))
+        first = stream.receive()
+        program = Host(stream, first["entry"], keeps_objects=first["keeps_objects"])
+        stream.send(program.load(first["source"]))
         while True:
-            frames.send(confine.CHANNEL, program.answer(frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES)))
+            stream.send(program.answer(stream.receive()))
     except frames.HungUpError:
         os._exit(0)

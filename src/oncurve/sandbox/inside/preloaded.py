@@ -1,4 +1,7 @@
-"""What programs often import: loaded once by the server for all of them. Each makes every fork a little dearer."""
+"""What programs often import: loaded once by the server for all of them.
+
+Each module makes every fork a little dearer; ``random`` and ``threading``, which act on every fork, more than that.
+"""
 
 import bisect
 import collections
@@ -7,10 +10,9 @@ import heapq
 import itertools
 import math
 import operator
-import random
 import re
 import string
 import typing
 
-__all__ = ["bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"]
+__all__ = ["bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string"]
 __all__ += ["typing"]

@@ -3,9 +3,9 @@
 Plain data arrives as plain data. Anything else is a ``Handle``:
 
 - it never equals plain data, and never hears what it is compared with;
-- what an object of a class under test says through ``==``, ``in``, ordering and arithmetic is asked for only among
-  the program's own objects (``in``: also for plain members); for any other object ``==`` is identity, ``in``
-  goes through its members, and arithmetic is refused;
+- where a class is tested (its name begins with a capital, or ``setup`` defines a class), what its objects say through
+  ``==``, ordering and arithmetic is asked for among the program's own objects, and ``in`` for any member; everywhere
+  else ``==`` is identity, ``in`` goes through the members, and arithmetic is refused;
 - calls, attributes, subscripts, iteration, ``len``, ``bool`` and ``str`` are asked for.
 """
 
@@ -26,9 +26,11 @@ class Link:
     """Asks the program's process and waits for its answer."""
 
     def __init__(self, fd: int, max_bytes: int) -> None:
-        self._fd, self._max_bytes = fd, max_bytes
+        self._stream = frames.Stream(fd, max_bytes)
         self._number = 0
         self.num_calls = 0
+        self.tests_a_class = False
+        """Whether the objects of a class are what is tested; the tests say so, never the program."""
         self.functions: list[Any] = []
         self.exceptions: dict[str, type[Exception]] = {}
 
@@ -56,8 +58,7 @@ class Link:
         reply = self._exchange(request)
         if reply.get("id") != request["id"]:
             raise ProgramEndedError("the program broke the protocol: an answer to no question")
-        behaves = isinstance(target, Handle) and (target._behaves or handle_of(target)["kind"] == "class")
-        return self._outcome(reply, args, behaves=behaves)
+        return self._outcome(reply, args, behaves=isinstance(target, Handle) and target._behaves)
 
     def name(self, name: str) -> Any:
         """What the program defines under a name of its own.
@@ -66,10 +67,12 @@ class Link:
             KeyError: nothing.
         """
         found = self.ask("name", name)
-        if isinstance(found, Handle) and handle_of(found)["kind"] == "exception":
+        if not isinstance(found, Handle):
+            return found
+        if handle_of(found)["kind"] == "exception":
             self.exceptions[name] = type(name, (Exception,), {})
             return self.exceptions[name]
-        return found
+        return Handle(self, handle_of(found), behaves=self.tests_a_class)
 
     def _outcome(self, reply: dict[str, Any], args: tuple[Any, ...], *, behaves: bool) -> Any:
         if "raised" in reply:
@@ -78,9 +81,10 @@ class Link:
             raise ProgramEndedError(f"the program raised {reply.get('ended', reply.get('unplain', 'nothing'))}"[:400])
         try:
             result = values.decode(reply["value"], lambda handle: self.unwrap(handle, behaves=behaves))
-            for original, change in zip(args, reply.get("args", ()), strict=False):
-                if change is not None:
-                    update(original, values.decode(change["now"], self.unwrap))
+            if result is None:  # as in Python's own methods, what changes its argument returns nothing
+                for original, change in zip(args, reply.get("args", ()), strict=False):
+                    if change is not None:
+                        update(original, values.decode(change["now"], self.unwrap))
         except ValueError as error:
             raise ProgramEndedError(f"the program broke the protocol: {error}") from None
         return result
@@ -94,16 +98,16 @@ class Link:
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
-            frames.send(self._fd, message)
+            self._stream.send(message)
             while "callback" in (reply := self._receive()):
-                frames.send(self._fd, self._called_back(reply))
+                self._stream.send(self._called_back(reply))
         except frames.HungUpError:
             raise ProgramEndedError("the program ended before it answered") from None
         return reply
 
     def _receive(self) -> dict[str, Any]:
         try:
-            reply = frames.receive(self._fd, self._max_bytes)
+            reply = self._stream.receive()
         except (ValueError, RecursionError) as error:
             raise ProgramEndedError(f"the program broke the protocol: {error}") from None
         if not isinstance(reply, dict):

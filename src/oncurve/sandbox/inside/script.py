@@ -7,7 +7,6 @@ import atexit
 import binascii
 import os
 import sys
-import threading
 import types
 from typing import Any, NoReturn
 
@@ -19,7 +18,7 @@ FILE = "main.py"
 
 def run(_request: dict[str, Any]) -> NoReturn:
     """Run a Python program as a script and end as the interpreter would."""
-    source = frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES)["source"]
+    source = frames.Stream(confine.CHANNEL, MAX_REQUEST_BYTES).receive()["source"]
     os.close(confine.CHANNEL)
     with open(FILE, "w", encoding="utf-8", errors="surrogatepass") as file:  # noqa: PTH123
         file.write(source)
@@ -50,7 +49,8 @@ def _status_of(source: str, module: types.ModuleType) -> int:
 def _end(status: int) -> NoReturn:
     """What the interpreter does at its end, without taking itself apart: threads, exit functions, buffers."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()
         atexit._run_exitfuncs()
         sys.stdout.flush()
     except BaseException:  # noqa: BLE001  the border: an exit status
@@ -83,12 +83,12 @@ def build(_request: dict[str, Any]) -> NoReturn:
     reply: dict[str, Any] = {"status": status, "messages": _read("messages", 4000).decode(errors="replace")}
     if status == 0:
         reply["made"] = binascii.b2a_base64(_read(request["makes"], request["max_bytes"])).decode()
-    frames.send(confine.CHANNEL, reply)
+    frames.Stream(confine.CHANNEL, MAX_REQUEST_BYTES).send(reply)
     os._exit(0)
 
 
 def _receive_files() -> tuple[dict[str, Any], list[str]]:
-    request = frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES)
+    request = frames.Stream(confine.CHANNEL, MAX_REQUEST_BYTES).receive()
     for name, body in request["files"].items():
         fd = os.open(name, os.O_WRONLY | os.O_CREAT, 0o755)
         with open(fd, "wb") as file:  # noqa: PTH123

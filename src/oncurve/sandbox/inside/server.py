@@ -73,6 +73,10 @@ class Server:
         self.work_dirs: Any = None if self.isolated else _load_work_dirs()
         self.poller = select.poll()
         self.poller.register(control.fileno(), select.POLLIN)
+        self.grader_fd: int | None = None
+        if not self.isolated:  # elsewhere the launcher watches it
+            self.grader_fd = os.pidfd_open(config["grader"])
+            self.poller.register(self.grader_fd, select.POLLIN)
 
     def serve(self) -> dict[str, Any]:
         """Work until the grader hangs up. Returns in a forked process only: the request that it is to run."""
@@ -82,7 +86,9 @@ class Server:
         self.send({"ready": {"proc": self.with_proc, "seccomp": self.filter is not None}})
         while True:
             for fd, _ in self.poller.poll(TICK_MS if self.children else None):
-                if fd != self.control.fileno():
+                if fd == self.grader_fd:
+                    self.leave()
+                elif fd != self.control.fileno():
                     self.reap(self.children[fd])
                 elif (request := self.receive()) is not None:
                     return request
@@ -142,7 +148,7 @@ class Server:
             if self.isolated:
                 confine.become(self.uid)
             confine.forbid_new_rights()
-            confine.reset_interpreter()
+            gc.enable()
             if self.filter is not None:
                 self.filter.load()
             self.control.detach()

@@ -2,8 +2,8 @@
 
 Every value that the text compares is here, in a process that runs the data set's text and none of the program. The
 program is asked for calls over the link. Names that the text uses and does not define come, in this order, from the
-task's ``setup``, from Python, from a module of the standard library of that name, and last from the program (as
-handles): so no program can hand a test its own ``abs`` or ``math``.
+task's ``setup``, from Python, from the standard library (a module of that name, or a name of ``math``, ``collections``
+and the like), and last from the program (as handles): so no program can hand a test its own ``abs`` or ``isclose``.
 
 The server holds this module for all its forks, so what only a tester needs is imported where it is used.
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES = 64 * 1024**2
 FILE = "tests.py"
 SETUP_FILE = "setup.py"
+_MODULES = ("math", "collections", "itertools", "functools", "statistics", "fractions", "decimal", "typing", "copy")
+_ALIASES = {"np": "numpy", "pd": "pandas"}
 
 
 class BadTestsError(Exception):
@@ -53,6 +55,8 @@ class Tests:
     def run(self, link: Link) -> None:
         """Run the text to its end, then what it defines to be run. Whatever fails is raised."""
         self._execute(self.setup)
+        known = self.namespace.get(self.entry)
+        link.tests_a_class = self.entry[:1].isupper() if known is None else isinstance(known, type)
         self.namespace[self.entry] = link.name(self.entry)
         for name in sorted(_free_names(self.tree) - set(self.namespace) - set(dir(builtins))):
             self.namespace[name] = self._find(name, link)
@@ -71,8 +75,11 @@ class Tests:
 
         if name == "candidate":
             return self.namespace[self.entry]
-        if name in sys.stdlib_module_names:
-            return importlib.import_module(name)
+        if name in sys.stdlib_module_names or name in _ALIASES:
+            return importlib.import_module(_ALIASES.get(name, name))
+        for module in map(importlib.import_module, _MODULES):
+            if name in vars(module):
+                return vars(module)[name]
         try:
             return link.name(name)
         except KeyError:
@@ -193,9 +200,10 @@ def _failure(error: Exception) -> dict[str, Any]:
 
 def run(_request: dict[str, Any]) -> None:
     """Judge the test text that comes on the channel and report."""
+    stream = frames.Stream(confine.CHANNEL, MAX_REQUEST_BYTES)
     try:
-        report = judge(frames.receive(confine.CHANNEL, MAX_REQUEST_BYTES))
+        report = judge(stream.receive())
         report["text"] = str(report.get("text", ""))[:1000]
-        frames.send(confine.CHANNEL, report)
+        stream.send(report)
     except frames.HungUpError:
         pass  # nobody waits for the report any more

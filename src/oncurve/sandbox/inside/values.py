@@ -158,7 +158,7 @@ def decode(tree: Any, unwrap: Unwrap | None = None) -> Any:
     """
     try:
         return _value(tree, unwrap, 0)
-    except (TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not a value: {error}") from None
 
 
