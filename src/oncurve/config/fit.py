@@ -29,6 +29,11 @@ def refuse_unfit_objective(
         )
     if advantage.estimator in BINARY:
         _refuse_shaped_reward(advantage.estimator, reward)
+    if advantage.estimator == "gdpo" and reward.gates:
+        raise ValueError(
+            f"gdpo normalises each component before it adds them up, and a gate ({', '.join(reward.gates)}) is no part "
+            "of a sum. Make it a component with a weight, or choose another objective.advantage.estimator."
+        )
     learner.recomputes(objective)
     length = reward.length
     if length is not None and length.max_tokens is not None and length.max_tokens > rollout.sampling.max_tokens:
@@ -40,7 +45,8 @@ def refuse_unfit_objective(
 
 def _refuse_shaped_reward(estimator: str, reward: RewardSettings) -> None:
     weighed = {name: weight for name, weight in reward.weights.items() if weight != 0}
-    if len(weighed) > 1 or set(weighed.values()) != {1.0} or reward.truncated_factor != 1.0:
+    is_shaped = reward.truncated_factor != 1.0 or reward.gated_reward != 0.0
+    if len(weighed) > 1 or set(weighed.values()) != {1.0} or is_shaped:
         listed = ", ".join(f"{name} {weight:g}" for name, weight in weighed.items())
         raise ValueError(
             f"{estimator} is defined for rewards of exactly 0 and 1: a negative or shaped reward turns its sign or its "

@@ -1,7 +1,7 @@
 """The reward: judge completions, compose components, check golds. Nothing here imports torch."""
 
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
-from oncurve.verify.compose import compose_rewards
+from oncurve.verify.compose import compose_rewards, gate_reward
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
 from oncurve.verify.golds import GoldProblem, check_golds
 from oncurve.verify.items import Item, StatesGold, Verifier
@@ -36,6 +36,7 @@ __all__ = [
     "build_verifier",
     "check_golds",
     "compose_rewards",
+    "gate_reward",
     "length_values",
     "num_duplicates",
     "verifier_names",

@@ -27,6 +27,25 @@ def compose_rewards(components: Sequence[Sequence[float | None]], weights: Seque
     return [_compose(row, weights) for row in components]
 
 
+def gate_reward(reward: float | None, passed: Sequence[bool | None], *, gated_reward: float) -> float | None:
+    """Make a reward worthless where a gate is shut.
+
+        ``gated_reward`` when a gate is not passed; otherwise None when a gate has no verdict; otherwise the reward
+
+    Args:
+        reward: the sum of the other components, None where they gave no value.
+        passed: one entry a gate; None where the gate has no verdict.
+        gated_reward: the stated worth of a completion that is shut out. It should not exceed what an empty completion
+            earns, or being shut out pays.
+
+    Returns:
+        The reward, or None where nobody knows it: a gate in doubt is neither open nor shut.
+    """
+    if False in passed:
+        return gated_reward
+    return None if None in passed else reward
+
+
 def _compose(row: Sequence[float | None], weights: Sequence[float]) -> float | None:
     if len(row) != len(weights):
         raise ValueError(f"{len(row)} components but {len(weights)} weights: {list(row)}, {list(weights)}")

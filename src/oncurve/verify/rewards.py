@@ -1,6 +1,6 @@
 """The settings of a reward: named components with weights, one of which is the task metric."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,8 +22,18 @@ class ComponentSettings(Settings):
     weight: float = Field(1.0, ge=-1e6, le=1e6)
     """Factor of this part in the reward. Negative for a penalty, 0 to record it only."""
 
+    role: Literal["sum", "gate"] = "sum"
+    """``sum``: added up with its weight. ``gate``: added to nothing; a completion that is not correct by it gets
+    ``reward.gated_reward`` whatever the other parts say."""
+
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the verifier. For ``task``: a table of options for each verifier name."""
+
+    @model_validator(mode="after")
+    def _a_gate_has_no_weight(self) -> Self:
+        if self.role == "gate" and self.weight != 1.0:
+            raise ValueError(f"a gate is added to nothing, so its weight {self.weight:g} would do nothing: remove it")
+        return self
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -53,6 +63,9 @@ class RewardSettings(Settings):
     primary: str = ""
     """The component that is the task metric: it decides right or wrong. Empty: the first."""
 
+    gated_reward: float = Field(0.0, ge=-1e6, le=1e6)
+    """The reward of a completion that does not pass a gate: no other part, length or truncation changes it."""
+
     length: LengthShapingSettings | None = None
     """A reward for length, recorded as the component ``length``. None: none."""
 
@@ -78,7 +91,16 @@ class RewardSettings(Settings):
         if self.length is not None and LENGTH in self.components:
             raise ValueError(f"reward.length is recorded as the component {LENGTH!r}: give the other one another name")
         if not any(self.weights.values()):
-            raise ValueError("every component has weight 0: every reward would be 0. Give one of them a weight.")
+            gates = f" ({', '.join(self.gates)} only open the way)" if self.gates else ""
+            raise ValueError(
+                f"every component has weight 0{gates}: every reward would be 0. Give one of them a weight."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gated_reward_acts(self) -> Self:
+        if self.gated_reward and not self.gates:
+            raise ValueError('gated_reward does nothing without a component of role = "gate"')
         return self
 
     @property
@@ -87,7 +109,12 @@ class RewardSettings(Settings):
         return self.primary or next(iter(self.components))
 
     @property
+    def gates(self) -> tuple[str, ...]:
+        """Names of the components that are gates."""
+        return tuple(name for name, component in self.components.items() if component.role == "gate")
+
+    @property
     def weights(self) -> dict[str, float]:
-        """Weight of every component by name, that of the length included."""
-        weights = {name: component.weight for name, component in self.components.items()}
+        """Weight of every component in the sum by name, that of the length included; 0 for a gate."""
+        weights = {name: 0.0 if name in self.gates else part.weight for name, part in self.components.items()}
         return weights if self.length is None else weights | {LENGTH: self.length.weight}

@@ -1,14 +1,14 @@
 """Score completions: every component, their weighted sum, and the status that the primary component gives."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from oncurve.types import DataError, Status, Verdict, did_you_mean
-from oncurve.verify.compose import compose_rewards
+from oncurve.verify.compose import compose_rewards, gate_reward
 from oncurve.verify.items import Item, Verifier, one_line
 from oncurve.verify.length_rewards import stop_properly_reward
 from oncurve.verify.length_shaping import LENGTH, length_values
@@ -56,8 +56,9 @@ class Scorer:
     """Scores completions by ``RewardSettings``; owns the processes of the reward functions.
 
     A verdict's status, evidence and cause are the primary component's; its reward is the weighted sum of the
-    components that gave a value (``compose_rewards``); ``components`` holds every raw value. Where the primary has
-    no verdict there is none. Equal completions of one task are judged once.
+    components that gave a value (``compose_rewards``), or ``gated_reward`` where a gate is not passed; ``components``
+    holds every raw value. Where the primary or, with all others passed, a gate has no verdict there is none. Equal
+    completions of one task are judged once.
 
     Args:
         settings: the components.
@@ -88,8 +89,8 @@ class Scorer:
         """
         keys = [_key(item) for item in items]
         distinct = dict(zip(keys, items, strict=True))
-        verdicts = dict(zip(distinct, self._score_distinct(list(distinct.values())), strict=True))
-        return self._shaped(items, [verdicts[key] for key in keys])
+        judged = dict(zip(distinct, self._score_distinct(list(distinct.values())), strict=True))
+        return self._shaped(items, [judged[key] for key in keys])
 
     def close(self) -> None:
         """End every process that belongs to a component. Closing twice is fine."""
@@ -110,56 +111,79 @@ class Scorer:
         function = RewardFunction(component.verifier, settings, timeout_s=self.settings.timeout_s, base_dir=base_dir)
         return stack.enter_context(function)
 
-    def _score_distinct(self, items: Sequence[Item]) -> list[Verdict]:
+    def _score_distinct(self, items: Sequence[Item]) -> list["_Judged"]:
         if not items:
             return []
         started = time.perf_counter()
         judged = {name: verifier.judge(items) for name, verifier in self.verifiers.items()}
         seconds = (time.perf_counter() - started) / len(items)
-        rows = [[judged[name][place].reward for name in judged] for place in range(len(items))]
-        rewards = compose_rewards(rows, [self.settings.components[name].weight for name in judged])
+        summed = [name for name in judged if name not in self.settings.gates]
+        rows = [[judged[name][place].reward for name in summed] for place in range(len(items))]
+        rewards = compose_rewards(rows, [self.settings.weights[name] for name in summed])
         return [
             self._combine({name: judged[name][place] for name in judged}, rewards[place], seconds)
             for place in range(len(items))
         ]
 
-    def _shaped(self, items: Sequence[Item], verdicts: list[Verdict]) -> list[Verdict]:
+    def _shaped(self, items: Sequence[Item], judged: list["_Judged"]) -> list[Verdict]:
         """Add the length component, which compares the completions of a task; then what truncation costs."""
+        verdicts = [one.verdict for one in judged]
         settings = self.settings.length
         if settings is not None:
             values = length_values(settings, items, verdicts)
-            verdicts = [
-                _with_length(verdict, value, settings.weight) for verdict, value in zip(verdicts, values, strict=True)
-            ]
+            verdicts = [_with_length(one, value, settings.weight) for one, value in zip(judged, values, strict=True)]
         factor = self.settings.truncated_factor
         if factor == 1.0:
             return verdicts
         return [
             verdict
-            if verdict.reward is None or not item.is_truncated
+            if verdict.reward is None or not item.is_truncated or one.is_shut_out
             else replace(verdict, reward=stop_properly_reward(verdict.reward, is_truncated=True, factor=factor))
-            for item, verdict in zip(items, verdicts, strict=True)
+            for item, one, verdict in zip(items, judged, verdicts, strict=True)
         ]
 
-    def _combine(self, parts: dict[str, Verdict], reward: float | None, seconds: float) -> Verdict:
+    def _combine(self, parts: dict[str, Verdict], reward: float | None, seconds: float) -> "_Judged":
+        """Status of the primary, reward of the sum behind the gates; what leaves no reward leaves no verdict."""
         primary = parts[self.settings.primary_name]
+        gates = {name: _passed(parts[name]) for name in self.settings.gates}
+        reward = gate_reward(reward, list(gates.values()), gated_reward=self.settings.gated_reward)
+        shut = [f"{name} shuts it out: {parts[name].evidence}" for name, passed in gates.items() if passed is False]
         missing = [
             f"{name}: {part.cause}, {part.evidence}"
             for name, part in parts.items()
             if part is not primary and part.status is Status.NO_VERDICT
         ]
-        return replace(
-            primary,
-            reward=None if primary.status is Status.NO_VERDICT else reward,
+        judge = primary if reward is not None else _in_doubt(primary, parts)
+        verdict = replace(
+            judge,
+            reward=None if judge.status is Status.NO_VERDICT else reward,
             components={name: part.reward for name, part in parts.items()},
-            evidence=one_line("; ".join([primary.evidence, *missing])),
+            evidence=one_line("; ".join([primary.evidence, *shut, *missing])),
             seconds=seconds,
         )
+        return _Judged(verdict, is_shut_out=bool(shut))
 
 
-def _with_length(verdict: Verdict, value: float | None, weight: float) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    verdict: Verdict
+    is_shut_out: bool
+    """A gate is not passed: the reward is settled."""
+
+
+def _passed(verdict: Verdict) -> bool | None:
+    return None if verdict.status is Status.NO_VERDICT else verdict.status is Status.CORRECT
+
+
+def _in_doubt(primary: Verdict, parts: Mapping[str, Verdict]) -> Verdict:
+    """The part without a verdict that leaves no reward: the primary if it is one."""
+    return next(part for part in (primary, *parts.values()) if part.status is Status.NO_VERDICT)
+
+
+def _with_length(judged: _Judged, value: float | None, weight: float) -> Verdict:
+    verdict = judged.verdict
     components = {**verdict.components, LENGTH: value}
-    if verdict.reward is None or value is None:
+    if verdict.reward is None or value is None or judged.is_shut_out:
         return replace(verdict, components=components)
     return replace(verdict, components=components, reward=verdict.reward + weight * value)
 
