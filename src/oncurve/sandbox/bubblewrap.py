@@ -97,7 +97,7 @@ def without_isolation() -> str:
 def _python_home(python: Path) -> Path | None:
     """The installation to mount, None when /usr holds it."""
     home = Path(sys.base_prefix).resolve()
-    return None if python.is_relative_to("/usr") and home.is_relative_to("/usr") else home
+    return None if home.is_relative_to("/usr") and python.is_relative_to("/usr") else home
 
 
 def inside_path(python: Path, home: Path | None) -> str:

@@ -26,7 +26,7 @@ def run_limits(
         "cpu_s": int(seconds) + 2,
         # The kernel counts a user's processes. As the user who grades, that would be all of theirs: we count.
         "processes": settings.max_processes + _OWN_PROCESSES if isolated else None,
-        "processes_watched": settings.max_processes + _OWN_PROCESSES,
+        "processes_watched": settings.max_processes + (2 if isolated else 1) * _OWN_PROCESSES,
         "address_space": address_space,
         "stack_bytes": stack_bytes,
     }

@@ -9,6 +9,7 @@ Plain data arrives as plain data. Anything else is a ``Handle``:
 - calls, attributes, subscripts, iteration, ``len``, ``bool`` and ``str`` are asked for.
 """
 
+import os
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +28,6 @@ class Link:
 
     def __init__(self, fd: int, max_bytes: int) -> None:
         self._stream = frames.Stream(fd, max_bytes)
-        self._number = 0
         self.num_calls = 0
         self.tests_a_class = False
         """Whether the objects of a class are what is tested; the tests say so, never the program."""
@@ -47,9 +47,8 @@ class Link:
         """
         self.num_calls += op == "call"
         name = target if isinstance(target, str) else handle_of(target)["id"]
-        self._number += 1
         request = {
-            "id": self._number,
+            "id": os.urandom(8).hex(),
             "op": op,
             "target": name,
             "args": [values.encode(item, self.wrap) for item in args],
