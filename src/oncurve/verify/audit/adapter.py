@@ -1,0 +1,154 @@
+"""Runs in the audit's child process: calls a reward function of any known shape on one completion.
+
+Loaded by path and standard library only, like the process it runs in. Shapes, told apart by the parameters:
+
+    trl        def reward(prompts, completions, **columns) -> [value]             one call, one completion
+    verl       def compute_score(data_source, solution_str, ground_truth, extra_info) -> value or {"score": value}
+    verifiers  an object with ``funcs`` and ``weights`` (a Rubric), ``rubrics`` (a group), or ``rubric`` (an
+               environment); also a class, or a function named ``load_...``, that makes one
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def score(target: str, row: dict[str, Any]) -> Any:
+    """Call the target on one row.
+
+    Args:
+        target: ``path/to/file.py:name`` (the whole path) or ``module:name``.
+        row: ``prompt``, ``completion`` (text or messages), ``text``, ``completion_ids``, ``gold``, ``task_id``,
+            ``kind`` and ``meta``.
+
+    Returns:
+        What the function returned for it, to be checked by the caller.
+    """
+    found = load(target)
+    return asyncio.run(_rubric(found, row)) if _is_rubric(found) else _finished(_called(found, row))
+
+
+def shape(target: str) -> str:
+    """``trl``, ``verl`` or ``verifiers``. Raises TypeError when the target is none of them."""
+    found = load(target)
+    if _is_rubric(found):
+        return "verifiers"
+    if not callable(found):
+        raise TypeError(f"{target} is a {type(found).__name__}: neither a function nor a rubric")
+    return "verl" if "solution_str" in inspect.signature(found).parameters else "trl"
+
+
+@cache
+def load(target: str) -> Any:
+    """Import the target; an environment or a maker of one becomes its rubric."""
+    place, _, name = target.rpartition(":")
+    found = getattr(_module(place), name)
+    if not _is_rubric(found) and not hasattr(found, "rubric") and _makes_something(found):
+        found = found()
+    return found.rubric if hasattr(found, "rubric") else found
+
+
+def _module(place: str) -> Any:
+    if not place.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(place)
+    file = Path(place)
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(f"user_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _makes_something(found: Any) -> bool:
+    """A class, or a function such as ``load_environment``."""
+    return inspect.isclass(found) or str(getattr(found, "__name__", "")).startswith("load_")
+
+
+def _called(function: Any, row: dict[str, Any]) -> Any:
+    if "solution_str" in inspect.signature(function).parameters:
+        value = _accepted(
+            function,
+            {
+                "data_source": row["meta"].get("data_source", row["kind"]),
+                "solution_str": row["text"],
+                "ground_truth": row["gold"],
+                "extra_info": row["meta"].get("extra_info", row["meta"]),
+            },
+        )
+        return value.get("score") if isinstance(value, dict) else value
+    columns = {name: [value] for name, value in row["meta"].items()}
+    named = ("task_id", "kind", "gold")
+    columns |= {name: [row[name]] for name in named} | {name: [row["gold"]] for name in ("answer", "solution")}
+    columns |= {"ground_truth": [row["gold"]]} if "ground_truth" not in columns else {}
+    values = _finished(
+        _accepted(
+            function,
+            columns
+            | {
+                "prompts": [row["prompt"]],
+                "completions": [row["completion"]],
+                "completion_ids": [row["completion_ids"]],
+            },
+        )
+    )
+    values = values.tolist() if callable(getattr(values, "tolist", None)) else values
+    if not isinstance(values, list | tuple) or len(values) != 1:
+        raise TypeError(f"one completion was given, and the function returned {values!r:.80}, not a list of one value")
+    return values[0]
+
+
+async def _rubric(rubric: Any, row: dict[str, Any]) -> float:
+    """The weighted sum of its functions. Unlike the rubric's own method this lets exceptions through."""
+    total = 0.0
+    for part in getattr(rubric, "rubrics", ()):
+        total += await _rubric(part, row)
+    functions = getattr(rubric, "funcs", None) or getattr(rubric, "reward_funcs", None) or ()
+    weights = getattr(rubric, "weights", None) or getattr(rubric, "reward_weights", None) or [1.0] * len(functions)
+    prompt = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
+    completion = [{"role": "assistant", "content": row["text"]}]
+    state = {
+        "prompt": prompt,
+        "completion": completion,
+        "answer": row["gold"],
+        "task": row["kind"],
+        "info": row["meta"],
+        "responses": [],
+        "turn": 1,
+    }
+    given = {name: state[name] for name in ("prompt", "completion", "answer", "task", "info")} | {"state": state}
+    given |= getattr(rubric, "class_objects", None) or {"parser": getattr(rubric, "parser", None)}
+    for function, weight in zip(functions, weights, strict=True):
+        value = _accepted(function, given)
+        total += weight * float(await value if inspect.isawaitable(value) else value)
+    return total
+
+
+def _is_rubric(found: Any) -> bool:
+    return not inspect.isclass(found) and any(hasattr(found, name) for name in ("funcs", "reward_funcs", "rubrics"))
+
+
+def _accepted(function: Any, arguments: dict[str, Any]) -> Any:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return function(**arguments)
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in arguments]
+    if missing:
+        raise TypeError(f"no column for the parameter {', '.join(missing)}. There are: {', '.join(arguments)}")
+    return function(**{p.name: arguments[p.name] for p in parameters if p.name in arguments})
+
+
+def _finished(result: Any) -> Any:
+    return asyncio.run(_wait(result)) if inspect.isawaitable(result) else result
+
+
+async def _wait(result: Any) -> Any:
+    return await result

@@ -1,0 +1,168 @@
+"""What is audited: a reward as configured here, or somebody's function in a process that can be killed."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from oncurve.sandbox import FunctionWorker, Limits, Outcome
+from oncurve.types import ConfigError, Status, Task, Verdict
+from oncurve.verify.attacks import WRAPPERS, Wrapper, stated_wrappers
+from oncurve.verify.audit import adapter
+from oncurve.verify.items import Item, StatesGold, one_line
+from oncurve.verify.reward_function import MAX_REWARD, arguments
+from oncurve.verify.rewards import RewardSettings
+from oncurve.verify.scorer import Scorer, TaskVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reward function said of one completion."""
+
+    reward: float | None
+    """None: it gave no verdict."""
+    cause: str = ""
+    """Why not: ``timeout``, ``crash``, ``error``, ``bad_value``, ``unscored``, ``not_asked``, or a verifier's cause."""
+    evidence: str = ""
+
+
+class Target(Protocol):
+    """A reward function under audit."""
+
+    name: str
+    wrappers: Sequence[Wrapper]
+    """How it may want its answers."""
+
+    def ask(self, items: Sequence[Item]) -> list[Answer]:
+        """One answer an item, in order."""
+        ...
+
+    def close(self) -> None:
+        """End what belongs to it."""
+        ...
+
+
+class RewardTarget:
+    """The reward of a config: every component, weight and gate of it.
+
+    Args:
+        settings: the reward.
+        name: for people.
+        task: one of the tasks, whose verifier may say how it wants answers.
+        base_dir: where relative paths of reward functions start.
+    """
+
+    def __init__(self, settings: RewardSettings, *, name: str, task: Task | None, base_dir: Path = Path()) -> None:
+        self.name = name
+        with ExitStack() as stack:
+            self._scorer = stack.enter_context(Scorer(settings, base_dir=base_dir))
+            verifier = self._scorer.primary
+            if isinstance(verifier, TaskVerifier) and task is not None:
+                verifier = verifier.verifier_of(task.verifier)
+            self.wrappers = (*(stated_wrappers(verifier) if isinstance(verifier, StatesGold) else ()), *WRAPPERS)
+            stack.pop_all()
+
+    def ask(self, items: Sequence[Item]) -> list[Answer]:
+        return [_answer(verdict) for verdict in self._scorer.score(items)]
+
+    def close(self) -> None:
+        self._scorer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FunctionTarget:
+    """A function with TRL's or verl's signature, or a rubric of the ``verifiers`` package, asked one by one.
+
+    It runs in a process that is killed when a call takes too long; the next call gets a fresh one. After
+    ``max_failures`` calls in a row that hung or died, the rest is not asked: the answer would be the same, late.
+
+    Args:
+        name: ``path/to/file.py:function`` or ``module:name``.
+        timeout_s: wall seconds for one call.
+        memory_bytes: address space of the process; None for no limit.
+
+    Raises:
+        ConfigError: it cannot be loaded, or is nothing that can be called.
+    """
+
+    wrappers = WRAPPERS
+    max_failures = 10
+
+    def __init__(self, name: str, *, timeout_s: float = 10.0, memory_bytes: int | None = None) -> None:
+        self.name = name
+        path, colon, function = name.rpartition(":")
+        if not colon or not path or not function.isidentifier():
+            raise ConfigError(f"{name}: expected path/to/file.py:function or module:Rubric")
+        if path.endswith(".py"):
+            if not Path(path).is_file():
+                raise ConfigError(f"{name}: there is no file {Path(path).resolve()}")
+            path = str(Path(path).resolve())
+        self._target = f"{path}:{function}"
+        limits = Limits(timeout_s=timeout_s, memory_bytes=memory_bytes)
+        self._worker = FunctionWorker(Path(adapter.__file__), "score", limits)
+        self._failures = 0
+        self.shape = self._shape()
+
+    def ask(self, items: Sequence[Item]) -> list[Answer]:
+        return [self._ask(item) for item in items]
+
+    def close(self) -> None:
+        self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _shape(self) -> str:
+        limits = Limits(timeout_s=120.0)
+        with FunctionWorker(Path(adapter.__file__), "shape", limits) as worker:
+            found = worker.call({"target": self._target})
+        if found.cause:
+            raise ConfigError(f"{self.name} cannot be loaded ({found.cause}): {found.detail}")
+        return str(found.value)
+
+    def _ask(self, item: Item) -> Answer:
+        if self._failures >= self.max_failures:
+            return Answer(None, "not_asked", f"{self.max_failures} calls in a row hung or died before")
+        outcome = self._worker.call({"target": self._target, "row": _row(item)})
+        self._failures = self._failures + 1 if outcome.cause in ("timeout", "crash") else 0
+        return _read(outcome)
+
+
+def _row(item: Item) -> dict[str, Any]:
+    columns = arguments([item])
+    return {
+        "prompt": columns["prompts"][0],
+        "completion": columns["completions"][0],
+        "completion_ids": columns["completion_ids"][0],
+        "text": item.text,
+        "gold": item.task.gold,
+        "task_id": item.task.id,
+        "kind": item.task.kind,
+        "meta": dict(item.task.meta),
+    }
+
+
+def _read(outcome: Outcome) -> Answer:
+    if outcome.cause:
+        return Answer(None, outcome.cause, one_line(outcome.detail))
+    value = outcome.value
+    if value is None:
+        return Answer(None, "unscored", "it returned None")
+    if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
+        return Answer(None, "bad_value", f"it returned {one_line(repr(value), 60)}")
+    return Answer(float(value))
+
+
+def _answer(verdict: Verdict) -> Answer:
+    if verdict.status is Status.NO_VERDICT or verdict.reward is None:
+        return Answer(None, str(verdict.cause), verdict.evidence)
+    return Answer(verdict.reward, "", verdict.evidence)
