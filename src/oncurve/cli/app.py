@@ -150,13 +150,92 @@ def import_(
 
 
 @app.command
-def verify(completions: Path, *words: Words) -> None:
-    """Judge completions in a JSONL file, one verdict a line: FILE [CONFIG.toml, whose reward is used]."""
+def verify(what: str, *words: Words, as_json: Json = False) -> None:
+    """Judge completions: FILE [CONFIG.toml, whose reward is used]; or known cases: {math,code,format} CASES.jsonl.
+
+    A file prints one JSON verdict a line. Cases print a table, and with --json one JSON object a line: id, status,
+    reward, evidence, cause, seconds. A file that is named like a kind is reached with ./math.
+
+    Parameters
+    ----------
+    what:
+        The file, or the kind of the cases.
+    """
+    from oncurve.cli.cases import KINDS, judge_kind
     from oncurve.cli.judge import judge_file
 
+    if what in KINDS:
+        for row in judge_kind(what, words):
+            print(json.dumps(row) if as_json else f"{row['status']:<10}  {row['id']}  {row['evidence']}", flush=True)
+        return
     path, overrides = split_words(words)
-    for verdict in judge_file(completions, path, overrides):
+    for verdict in judge_file(Path(what), path, overrides):
         print(json.dumps(verdict, ensure_ascii=False))
+
+
+@app.command
+def audit(
+    *words: Words,
+    tasks: Path | None = None,
+    exploits: Path = Path("exploits"),
+    families: str = "",
+    num_tasks: int = 24,
+    paid_at: float = 0.5,
+    max_false_accepts: int = 0,
+    max_false_refusals: float = 0.1,
+    max_no_verdicts: float = 0.05,
+    max_mutants: float = 0.25,
+    timeout: float = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Attack a reward function before a policy does: [CONFIG.toml | FILE.py:function | module:Rubric].
+
+    A function has TRL's or verl's signature. Exit code 1 when wrong completions are paid, right ones refused, or there
+    is no verdict, beyond the limits. Without a target: the reward of the embedded default.
+
+    Parameters
+    ----------
+    tasks:
+        Your rows, JSONL or parquet, for a function; of a config they are its held-out tasks.
+    exploits:
+        Folder of the exploits that were found before (`oncurve review`); each is tried again.
+    families:
+        Which attacks, separated by commas: corpus, metamorphic, policy, program, regression. Without it: all.
+    num_tasks:
+        Rows that are attacked.
+    paid_at:
+        Share of the honest reward from which a completion counts as paid.
+    max_false_accepts:
+        Most wrong completions that may be paid.
+    max_false_refusals:
+        Most of the right completions that may be refused, as a share.
+    max_no_verdicts:
+        Most completions without a verdict, as a share.
+    max_mutants:
+        Most mutants of reference solutions that may pass, as a share.
+    timeout:
+        Seconds for one call of a function.
+    """
+    from oncurve.cli.audit import audit_target, read_audit_settings, show_audit
+
+    settings = read_audit_settings(
+        families=families,
+        num_tasks=num_tasks,
+        paid_at=paid_at,
+        max_false_accepts=max_false_accepts,
+        max_false_refusal_frac=max_false_refusals,
+        max_no_verdict_frac=max_no_verdicts,
+        max_mutants_passed_frac=max_mutants,
+    )
+    path, overrides = split_words(words)
+    target = None if path is None else str(path)
+    found = audit_target(target, overrides, tasks=tasks, settings=settings, exploits=exploits, timeout_s=timeout)
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=True))
+    else:
+        show_audit(found)
+    if not found.passed:
+        sys.exit(1)
 
 
 @app.command

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field, field_validator
 
 from oncurve.types import Settings, Verdict
+from oncurve.verify.formats.fences import scan_fences
 from oncurve.verify.items import Item, correct, one_line, wrong
 
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
@@ -17,7 +18,7 @@ class TagsSettings(Settings):
     """What the tags of a completion must look like."""
 
     order: tuple[str, ...] = Field(("think", "answer"), min_length=1)
-    """Tag names in the order in which their blocks must stand. Tags are exact: no attributes, no other case."""
+    """Tag names in the order in which their blocks must stand."""
 
     once: bool = True
     """Each tag exactly once; otherwise at least once."""
@@ -30,6 +31,18 @@ class TagsSettings(Settings):
 
     text_after: bool = False
     """Something visible follows the last block."""
+
+    any_case: bool = False
+    """Read ``<Think>`` as ``<think>``; otherwise it is a fault, wherever it stands."""
+
+    attributes: bool = False
+    """Read ``<think kind="x">`` as ``<think>``; otherwise it is a fault."""
+
+    blanks: bool = False
+    """Read ``<think >`` and ``</ think>`` as ``<think>`` and ``</think>``; otherwise they are faults."""
+
+    ignore_fences: bool = False
+    """Tags inside a code fence are text. Otherwise they count, as they do for whoever extracts the answer."""
 
     @field_validator("order")
     @classmethod
@@ -50,26 +63,60 @@ class Tag:
     is_closing: bool
     start: int
     end: int
+    oddities: tuple[str, ...] = ()
+    """How it differs from ``<name>`` or ``</name>``: ``other case``, ``attributes``, ``blanks``, ``closes itself``."""
 
 
 def scan_tags(text: str, names: Sequence[str]) -> list[Tag]:
-    """Find every ``<name>`` and ``</name>`` of the given names, in order of appearance.
+    """Find every tag of the given names, exact or odd, in order of appearance.
 
-    Tags count wherever they stand, also in code fences and quotations: whoever reads the completion later finds
-    them there too. Time is linear in the text for a fixed list of names.
+    Tags count wherever they stand, also in quotations. ``< name`` is no tag, for it is how programs compare. Time is
+    linear in the text for a fixed list of names.
     """
-    forms = [(f"<{name}>", name, False) for name in names] + [(f"</{name}>", name, True) for name in names]
     tags: list[Tag] = []
     position = text.find("<")
     while position >= 0:
-        end = position + 1
-        for form, name, is_closing in forms:
-            if text.startswith(form, position):
-                end = position + len(form)
-                tags.append(Tag(name, is_closing, position, end))
-                break
-        position = text.find("<", end)
+        tag = _read_tag(text, position, names)
+        if tag:
+            tags.append(tag)
+        position = text.find("<", tag.end if tag else position + 1)
     return tags
+
+
+def _read_tag(text: str, start: int, names: Sequence[str]) -> Tag | None:
+    is_closing = text.startswith("/", start + 1)
+    name_start = start + 1 + is_closing
+    while is_closing and text[name_start : name_start + 1].isspace():
+        name_start += 1
+    for name in names:
+        written = text[name_start : name_start + len(name)]
+        if written == name or written.lower() == name.lower():
+            rest = _rest_of_tag(text, name_start + len(name))
+            if rest is not None:
+                has_blank = name_start > start + 1 + is_closing
+                oddities = (("other case",) if written != name else ()) + _oddities(rest, has_blank)
+                return Tag(name, is_closing, start, name_start + len(name) + len(rest) + 1, oddities)
+    return None
+
+
+def _rest_of_tag(text: str, start: int) -> str | None:
+    """What stands between the name and ``>``; None where the name goes on or the tag does not end."""
+    if text.startswith(">", start):
+        return ""
+    if not (text.startswith("/", start) or text[start : start + 1].isspace()):
+        return None
+    next_opening = text.find("<", start)
+    end = text.find(">", start, next_opening if next_opening >= 0 else len(text))
+    if end < 0:
+        return None
+    rest = text[start:end]
+    return rest if "=" in rest or not rest.strip().removesuffix("/") else None
+
+
+def _oddities(rest: str, has_blank: bool) -> tuple[str, ...]:
+    inner = rest.strip()
+    found = {"attributes": "=" in inner, "closes itself": inner.endswith("/"), "blanks": has_blank or rest != inner}
+    return tuple(oddity for oddity, is_there in found.items() if is_there and not (oddity == "blanks" and inner))
 
 
 def has_visible(text: str) -> bool:
@@ -80,7 +127,9 @@ def has_visible(text: str) -> bool:
 def find_fault(text: str, settings: TagsSettings) -> str:
     """Say what is wrong with the tags of a text, or return an empty string when nothing is."""
     tags = scan_tags(text, settings.order)
-    fault = _pairing_fault(tags) or _order_fault(tags[::2], settings)
+    if settings.ignore_fences and tags:
+        tags = _outside_fences(text, tags)
+    fault = _spelling_fault(text, tags, settings) or _pairing_fault(tags) or _order_fault(tags[::2], settings)
     if fault:
         return fault
     if settings.non_empty:
@@ -94,6 +143,29 @@ def find_fault(text: str, settings: TagsSettings) -> str:
                 return f"text outside the tags: {one_line(text[start:end].strip(), 40)}"
     if settings.text_after and not has_visible(text[borders[-2] :]):
         return f"nothing follows </{tags[-1].name}>"
+    return ""
+
+
+def _outside_fences(text: str, tags: Sequence[Tag]) -> list[Tag]:
+    """The tags that stand in no code fence. Both run in order, so one pass is enough."""
+    fences, kept = scan_fences(text), []
+    place = 0
+    for tag in tags:
+        while place < len(fences) and fences[place].outer_end <= tag.start:
+            place += 1
+        if place == len(fences) or tag.start < fences[place].outer_start:
+            kept.append(tag)
+    return kept
+
+
+def _spelling_fault(text: str, tags: Sequence[Tag], settings: TagsSettings) -> str:
+    """The first tag that is odd in a way that is not allowed."""
+    allowed = {"other case": settings.any_case, "attributes": settings.attributes, "blanks": settings.blanks}
+    for tag in tags:
+        for oddity in tag.oddities:
+            if not allowed.get(oddity, False):
+                slash = "/" if tag.is_closing else ""
+                return f"{one_line(text[tag.start : tag.end], 40)} is not <{slash}{tag.name}>: {oddity}"
     return ""
 
 
