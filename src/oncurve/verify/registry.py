@@ -8,6 +8,9 @@ from oncurve.types import Settings, did_you_mean
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
 from oncurve.verify.code import CodeSettings, CodeVerifier
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.formats.json_format import JsonSettings, JsonVerifier
+from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
+from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
 from oncurve.verify.items import Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
 from oncurve.verify.tags import TagsSettings, TagsVerifier
@@ -23,8 +26,11 @@ _VERIFIERS: Mapping[str, _Entry] = {
     AnswerVerifier.name: _Entry(AnswerSettings, AnswerVerifier),
     CodeVerifier.name: _Entry(CodeSettings, CodeVerifier),
     CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
+    JsonVerifier.name: _Entry(JsonSettings, JsonVerifier),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
     TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
+    ToolCallVerifier.name: _Entry(ToolCallSettings, ToolCallVerifier),
+    XmlVerifier.name: _Entry(XmlSettings, XmlVerifier),
 }
 
 
