@@ -128,7 +128,10 @@ def _root(home: Path | None) -> list[str]:
 def _bound(settings: SandboxSettings) -> list[str]:
     pairs = list(zip(package_directories(settings), inside_packages(settings), strict=True))
     pairs += [(str(path), str(path)) for path in settings.read_only_paths]
-    return [part for outside, inside in pairs for part in ("--ro-bind", outside, inside)]
+    above = dict.fromkeys(str(parent) for path in settings.read_only_paths for parent in [*path.parents][-2::-1])
+    # Made here, since bubblewrap makes missing directories for its own user only.
+    options = [part for directory in above for part in ("--perms", "0755", "--dir", directory)]
+    return options + [part for outside, inside in pairs for part in ("--ro-bind", outside, inside)]
 
 
 def _as_options(option: str, pairs: dict[str, str]) -> list[str]:
