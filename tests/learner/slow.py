@@ -77,9 +77,13 @@ class Rollout:
 
 def look(model: torch.nn.Module, completion: Completion, temperature: float) -> tuple[Tensor, Tensor]:
     """Log-probs and entropies of the tokens of one completion, alone in its batch."""
-    ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]])
-    rows = torch.log_softmax(model(input_ids=ids).logits[0] / temperature, -1)
-    rows = rows[len(completion.prompt_ids) - 1 : -1]
+    read, places = list(completion.prompt_ids), list[int]()
+    for count, token in enumerate(completion.token_ids):
+        for part in completion.inserted:
+            read += part.token_ids if part.after == count else ()
+        places.append(len(read) - 1)
+        read.append(token)
+    rows = torch.log_softmax(model(input_ids=torch.tensor([read])).logits[0] / temperature, -1)[places]
     said = torch.stack([row[token] for row, token in zip(rows, completion.token_ids, strict=True)])
     return said, -(rows.exp() * rows).sum(-1)
 

@@ -23,7 +23,7 @@ from oncurve.algo import (
     token_logprobs_from_logits,
 )
 from oncurve.learner.minibatch import Member
-from oncurve.learner.packing import MicroBatch, Row
+from oncurve.learner.packing import MicroBatch, Row, row_of
 from oncurve.learner.policy_step import TokenRecord, non_finite
 from oncurve.learner.stepper import Stepper
 
@@ -161,7 +161,7 @@ class CoupledLoss:
         )
 
     def _rows(self) -> list[Row]:
-        return [Row(member.completion.prompt_ids, member.completion.token_ids) for member in self.members]
+        return [row_of(member.completion) for member in self.members]
 
     def _num_step_tokens(self) -> int:
         return sum(self._lengths()) if self.num_tokens is None else self.num_tokens

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from oncurve.algo import clipped_value_loss, explained_variance, value_clip_fraction
-from oncurve.learner.packing import MicroBatch, Row
+from oncurve.learner.packing import MicroBatch, Row, row_of
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
 from oncurve.model import Policy, value_model_of
@@ -182,7 +182,7 @@ class Critic:
 
 
 def _rows(completions: Mapping[int, Completion]) -> list[Row]:
-    return [Row(completion.prompt_ids, completion.token_ids) for completion in completions.values()]
+    return [row_of(completion) for completion in completions.values()]
 
 
 def _only_output(outputs: Tensor, _targets: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from oncurve.learner.critic import Critic
 from oncurve.learner.metrics import StepRecord, gap_metrics, mean_metrics, update_metrics
 from oncurve.learner.minibatch import GradedRollout, Judgement, Member, grade
 from oncurve.learner.mode import evaluating
-from oncurve.learner.packing import Row
+from oncurve.learner.packing import row_of
 from oncurve.learner.policy_step import StepLoss, TokenRecord, join
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
@@ -235,7 +235,7 @@ class Learner:
             return coupled.accumulate(self._stepper, old, ref)
         loss = StepLoss(objective, temperature, num_tokens, trained, where)
         parts, logprobs = [], ByIndex()
-        for batch in self._forward.pack([_row(member.completion) for member in trained]):
+        for batch in self._forward.pack([row_of(member.completion) for member in trained]):
             tokens = loss.tokens_of(batch, old, ref, self._dtype)
             part = loss.accumulate(self._forward, self._model, batch, tokens, self._stepper.collect)
             places = [trained[place].index for place in batch.members]
@@ -332,12 +332,12 @@ class Learner:
         if self._reference is None or not chosen:
             return {}
         with self._clock.running("reference"), self._reference.weights() as model:
-            found = self._forward.logprobs(model, [_row(completions[i]) for i in chosen], self._sampling.temperature)
+            found = self._forward.logprobs(model, [row_of(completions[i]) for i in chosen], self._sampling.temperature)
         return {chosen[place]: logprobs for place, logprobs in found.items()}
 
     def _logprobs(self, completions: Sequence[Completion], chosen: Sequence[int]) -> ByIndex:
         with evaluating(self._model):
-            rows = [_row(completions[i]) for i in chosen]
+            rows = [row_of(completions[i]) for i in chosen]
             found = self._forward.logprobs(self._model, rows, self._sampling.temperature)
         return {chosen[place]: logprobs for place, logprobs in found.items()}
 
@@ -376,10 +376,6 @@ def _kl_metrics(logprobs: Sequence[ByIndex], ref: ByIndex) -> dict[str, float]:
     pairs = [(found, ref[index]) for index, found in current.items()]
     estimate = kl_estimate(torch.cat([new for new, _ in pairs]), torch.cat([old for _, old in pairs]), "k3")
     return {"kl/reference": estimate.mean().item()}
-
-
-def _row(completion: Completion) -> Row:
-    return Row(completion.prompt_ids, completion.token_ids)
 
 
 def _num_tokens(members: Sequence[Member]) -> int:

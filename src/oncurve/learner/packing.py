@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from oncurve.learner.prefix_tree import Sharing, Tree, grow
+from oncurve.types import Completion, Inserted, weave
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Row:
     prompt_ids: Sequence[int]
     token_ids: Sequence[int]
     """Tokens whose log-probs are wanted, the terminator included."""
+    inserted: Sequence[Inserted] = ()
+    """Tokens of an environment between them: attended to, and nothing else."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -27,7 +30,23 @@ class Row:
     @property
     def inputs(self) -> tuple[int, ...]:
         """The tokens that predict something, or precede one that does: all but the last."""
-        return (*self.prompt_ids, *self.token_ids[:-1])
+        if not self.inserted:
+            return (*self.prompt_ids, *self.token_ids[:-1])
+        return (*self.prompt_ids, *weave(self.token_ids, self.inserted).token_ids[:-1])
+
+    @property
+    def predictors(self) -> Sequence[int]:
+        """[L] place among ``inputs`` of the token that predicts each of ``token_ids``: the one right before it."""
+        first = len(self.prompt_ids) - 1
+        if not self.inserted:
+            return range(first, first + len(self.token_ids))
+        woven = weave(self.token_ids, self.inserted)
+        return [first + place for place, is_sampled in enumerate(woven.is_sampled) if is_sampled]
+
+
+def row_of(completion: Completion) -> Row:
+    """A completion as a row."""
+    return Row(completion.prompt_ids, completion.token_ids, completion.inserted)
 
 
 @dataclass(frozen=True)
@@ -110,7 +129,7 @@ def _micro_batch(rows: Sequence[Row], lines: Sequence[Tree], width: int, device:
         place * width + node
         for place, tree in enumerate(lines)
         for member, path in zip(tree.members, tree.paths, strict=True)
-        for node in path[len(rows[member].prompt_ids) - 1 :]
+        for node in (path[step] for step in rows[member].predictors)
     ]
     return MicroBatch(
         input_ids=padded([tree.token_ids for tree in lines], 0),

@@ -17,8 +17,9 @@ def rollout_metrics(groups: Sequence[Group], advantages: Sequence[Sequence[float
     - ``groups/all_right``, ``mixed``, ``all_wrong``, ``no_verdict``: shares of the groups, by the statuses of their
       scored completions; the four sum to 1. ``reward/no_verdict_frac``: share of completions without verdict.
       ``completions/correct`` counts the right ones.
-    - ``length/...`` in tokens, terminators included, over all completions; ``tokens/...`` are sums, and every
-      completion counts its prompt.
+    - ``length/...`` in sampled tokens, terminators included, over all completions; ``tokens/...`` are sums, and every
+      completion counts its prompt. ``tokens/inserted`` are those that environments answered, in no other figure;
+      ``tools/calls``, and ``tools/error_frac`` of them, where completions had an environment.
 
     Args:
         groups: at least one, each with at least one completion.
@@ -37,6 +38,7 @@ def rollout_metrics(groups: Sequence[Group], advantages: Sequence[Sequence[float
         **_components(groups),
         **_statuses(groups),
         **_lengths(groups, advantages),
+        **_tools(groups),
     }
 
 
@@ -74,6 +76,18 @@ def _statuses(groups: Sequence[Group]) -> dict[str, float]:
     right = sum(verdict.status is Status.CORRECT for group in groups for verdict in group.verdicts)
     shares = {f"groups/{name}": seen.count(kind) / len(groups) for name, kind in kinds.items()}
     return {"completions/correct": float(right), **shares}
+
+
+def _tools(groups: Sequence[Group]) -> dict[str, float]:
+    completions = [completion for group in groups for completion in group.completions]
+    episodes = [completion.episode for completion in completions if completion.episode is not None]
+    if not episodes:
+        return {}
+    calls = sum(episode.num_calls for episode in episodes)
+    errors = sum(episode.num_errors for episode in episodes)
+    inserted = sum(len(part.token_ids) for completion in completions for part in completion.inserted)
+    rate = {"tools/error_frac": errors / calls} if calls else {}
+    return {"tokens/inserted": float(inserted), "tools/calls": float(calls), **rate}
 
 
 def _lengths(groups: Sequence[Group], advantages: Sequence[Sequence[float]] | None) -> dict[str, float]:

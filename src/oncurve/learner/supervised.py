@@ -11,10 +11,11 @@ from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
 from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference
-from oncurve.types import NumericsError
+from oncurve.types import Inserted, NumericsError
 
-Example = tuple[Sequence[int], Sequence[int]]
-"""(prompt_ids, completion_ids); only the completion is learned, its terminator included."""
+Example = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], Sequence[Inserted]]
+"""(prompt_ids, completion_ids); only the completion is learned, its terminator included. A third part holds what an
+environment answered between: read and not learned."""
 
 
 class SupervisedLearner:
@@ -48,7 +49,7 @@ class SupervisedLearner:
             ValueError: no completion token at all.
             NumericsError: loss or gradient is NaN or inf; the step is not taken.
         """
-        rows = [Row(prompt, completion) for prompt, completion in examples]
+        rows = [Row(*example) for example in examples]
         num_tokens = sum(len(row.token_ids) for row in rows)
         if num_tokens == 0:
             raise ValueError("supervised examples without a completion token teach nothing: check the worked examples")

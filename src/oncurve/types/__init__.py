@@ -2,14 +2,19 @@
 
 from oncurve.types.domain import (
     Completion,
+    Episode,
     FinishReason,
     Group,
+    Inserted,
     Message,
     Prompt,
     Sampling,
     Status,
     Task,
     Verdict,
+    Woven,
+    transcript,
+    weave,
 )
 from oncurve.types.errors import (
     ConfigError,
@@ -28,8 +33,10 @@ __all__ = [
     "Completion",
     "ConfigError",
     "DataError",
+    "Episode",
     "FinishReason",
     "Group",
+    "Inserted",
     "Message",
     "ModelError",
     "NumericsError",
@@ -42,7 +49,10 @@ __all__ = [
     "StorageError",
     "Task",
     "Verdict",
+    "Woven",
     "derive_seed",
     "did_you_mean",
+    "transcript",
     "unit_interval",
+    "weave",
 ]

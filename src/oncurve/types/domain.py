@@ -3,7 +3,7 @@
 Shapes in the comments: L is the number of sampled tokens of a completion, G the number of completions of a group.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -76,9 +76,49 @@ class FinishReason(StrEnum):
     """``max_tokens`` or the context ran out first: the completion is truncated."""
 
 
+class Status(StrEnum):
+    """What a verifier found."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_VERDICT = "no_verdict"
+    """A failure of ours (time-out, crash, unusable gold). Never a reward of 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inserted:
+    """Tokens that an environment put into a completion. The policy reads them and did not sample them."""
+
+    after: int
+    """How many sampled tokens stand before them; at least one stands before and one behind."""
+    token_ids: tuple[int, ...]
+    text: str
+    """For people; the ids are what the policy reads."""
+    after_chars: int
+    """How many characters of the completion's text stand before them, for people."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episode:
+    """What an environment was in after the calls that it carried out. Nothing here is read from a completion."""
+
+    status: Status
+    evidence: str
+    cause: str | None = None
+    """Why there is no verdict; stands exactly on ``no_verdict``."""
+    num_calls: int = 0
+    """Calls that the environment was given, refused ones included."""
+    num_errors: int = 0
+    """Those that it answered with an error."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """One sampled sequence, with the book-keeping of every token."""
+    """One sampled sequence, with the book-keeping of every token.
+
+    Tokens of an environment stand apart in ``inserted``, so that whatever looks at ``token_ids``, losses, lengths and
+    entropies first of all, sees the policy's own tokens and nothing else.
+    """
 
     task_id: str
     index: int
@@ -96,19 +136,57 @@ class Completion:
     """``token_ids`` decoded without special tokens, for verifiers and people; the learner never reads it."""
     seconds: float = 0.0
     """Wall seconds from the start of its batch until it finished."""
+    inserted: tuple[Inserted, ...] = ()
+    """What an environment answered, in order; empty without one."""
+    episode: Episode | None = None
+    """How the environment was left; None without one."""
 
     @property
     def is_truncated(self) -> bool:
         return self.finish_reason is FinishReason.LENGTH
 
 
-class Status(StrEnum):
-    """What a verifier found."""
+@dataclass(frozen=True, slots=True)
+class Woven:
+    """A completion as the policy read it: sampled and inserted tokens in their order. M is the number of all tokens."""
 
-    CORRECT = "correct"
-    WRONG = "wrong"
-    NO_VERDICT = "no_verdict"
-    """A failure of ours (time-out, crash, unusable gold). Never a reward of 0."""
+    token_ids: tuple[int, ...]
+    """[M]"""
+    is_sampled: tuple[bool, ...]
+    """[M] False where an environment wrote: read, never trained."""
+
+
+def weave(token_ids: Sequence[int], inserted: Sequence[Inserted]) -> Woven:
+    """Put inserted tokens where they stood when the policy sampled on.
+
+    Args:
+        token_ids: [L] sampled tokens.
+        inserted: in order, each between two sampled tokens.
+
+    Raises:
+        ValueError: an insertion is empty, out of order, or not between two sampled tokens.
+    """
+    ids, is_sampled, start = list[int](), list[bool](), 0
+    for part in inserted:
+        if not start < part.after < len(token_ids) or not part.token_ids:
+            raise ValueError(
+                f"an insertion of {len(part.token_ids)} tokens after sampled token {part.after} of {len(token_ids)}, "
+                f"the one before after {start}: insertions are not empty, in order, and between two sampled tokens"
+            )
+        ids += [*token_ids[start : part.after], *part.token_ids]
+        is_sampled += [True] * (part.after - start) + [False] * len(part.token_ids)
+        start = part.after
+    ids += token_ids[start:]
+    return Woven(tuple(ids), (*is_sampled, *[True] * (len(token_ids) - start)))
+
+
+def transcript(text: str, inserted: Sequence[Inserted]) -> str:
+    """A completion for people: its text with what was inserted into it."""
+    parts, start = list[str](), 0
+    for part in inserted:
+        parts += [text[start : part.after_chars], part.text]
+        start = part.after_chars
+    return "".join([*parts, text[start:]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
