@@ -13,6 +13,7 @@ from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
 from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
 from oncurve.verify.items import Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
+from oncurve.verify.steps import ArithmeticSettings, ArithmeticVerifier, ProverSettings, ProverVerifier
 from oncurve.verify.tags import TagsSettings, TagsVerifier
 
 
@@ -24,10 +25,12 @@ class _Entry:
 
 _VERIFIERS: Mapping[str, _Entry] = {
     AnswerVerifier.name: _Entry(AnswerSettings, AnswerVerifier),
+    ArithmeticVerifier.name: _Entry(ArithmeticSettings, ArithmeticVerifier),
     CodeVerifier.name: _Entry(CodeSettings, CodeVerifier),
     CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
     JsonVerifier.name: _Entry(JsonSettings, JsonVerifier),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
+    ProverVerifier.name: _Entry(ProverSettings, ProverVerifier),
     TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
     ToolCallVerifier.name: _Entry(ToolCallSettings, ToolCallVerifier),
     XmlVerifier.name: _Entry(XmlSettings, XmlVerifier),
