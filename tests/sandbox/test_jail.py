@@ -401,6 +401,22 @@ def test_close_leaves_no_process(isolation: str):
     assert wait_until(lambda: descendants(os.getpid()) <= before)
 
 
+@pytest.mark.parametrize("isolation", BOTH)
+def test_close_ends_the_server_also_when_a_fork_of_ours_lives(isolation: str):
+    jail = Jail(settings(isolation))
+    fork = os.fork()
+    if fork == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        started = time.monotonic()
+        jail.close()
+        assert time.monotonic() - started < 10
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
+
+
 PARENT = """
 import sys, threading, time
 from oncurve.sandbox import *

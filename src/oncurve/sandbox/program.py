@@ -41,6 +41,7 @@ class Program:
             for fd in fds:
                 os.close(fd)
         self._received = bytearray()
+        self._ended: Ending | None = None
 
     def __enter__(self) -> "Program":
         return self
@@ -49,9 +50,11 @@ class Program:
         self.end()
 
     def end(self) -> Ending:
-        """End it with everything it started; returns when nothing of it is left."""
+        """End it with everything it started; returns when nothing of it is left. Ending twice is fine."""
         self._channel.close()
-        return self._jail.kill(self._number)
+        if self._ended is None:
+            self._ended = self._jail.kill(self._number)
+        return self._ended
 
     def hand_over(self) -> int:
         """Give our end of its channel away, for a tester to talk to it. The caller closes the descriptor."""

@@ -100,6 +100,8 @@ class Server:
         if not data:
             self.leave()
         message = json.loads(data)
+        if "leave" in message:
+            self.leave()
         if "kill" in message:
             for child in self.children.values():
                 if child.number == message["kill"]:

@@ -2,11 +2,13 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 from oncurve.verify.code.settings import CodeComparison
 
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 _ORDERED, _UNORDERED = {"t"}, {"s", "z"}
 
 
@@ -26,7 +28,9 @@ def _simple(tree: Any, rules: CodeComparison) -> Any:
     """Named tuples as tuples; tuples as lists where those are equal."""
     if isinstance(tree, dict) and "n" in tree:
         tree = {"t": tree["n"][1]}
-    return tree["t"] if rules.tuple_equals_list and isinstance(tree, dict) and "t" in tree else tree
+    if rules.tuple_equals_list and isinstance(tree, dict) and isinstance(tree.get("t"), list):
+        return tree["t"]
+    return tree
 
 
 def _same(expected: Any, got: Any, rules: CodeComparison) -> bool:
@@ -63,11 +67,19 @@ def _dicts(wanted: list[Any], found: list[Any], rules: CodeComparison) -> bool:
     by_key = {_name(key): value for key, value in found}
     if len(by_key) != len(found) or len(found) != len(wanted):
         return False
-    names = [_name(key) for key, _ in wanted]
-    return all(
+    names = [_matching(key, by_key, rules) for key, _ in wanted]
+    return len(set(names)) == len(names) and all(
         name in by_key and same_value(value, by_key[name], rules)
         for name, (_, value) in zip(names, wanted, strict=True)
     )
+
+
+def _matching(key: Any, by_key: dict[str, Any], rules: CodeComparison) -> str:
+    """The name under which an expected key is to be found."""
+    name = _name(key)
+    if rules.json_keys and name not in by_key and isinstance(key, str) and _WHOLE.fullmatch(key):
+        return key  # the name of a whole number is its text
+    return name
 
 
 def _name(tree: Any) -> str:

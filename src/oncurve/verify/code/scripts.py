@@ -32,7 +32,7 @@ def _judge_run(
 ) -> Failed | None:
     deadline = min(last, time.monotonic() + task.timeout_s)
     try:
-        output = _output(jail, command, run, deadline, settings.sandbox.max_output_bytes)
+        output = _output(jail, command, run, deadline, max(settings.sandbox.max_output_bytes, 2 * len(run.output)))
     except ProgramFaultError as fault:
         return failed_by(fault, where)
     if output.ending.status != 0:

@@ -18,6 +18,9 @@ class CodeComparison(Settings):
     tuple_equals_list: bool = True
     """A tuple equals a list of the same members: tests written in JSON know lists only."""
 
+    json_keys: bool = True
+    """An expected dict key that is the text of a whole number is met by that number: JSON knows text keys only."""
+
     int_equals_float: bool = False
     """2 equals 2.0. True never equals 1."""
 

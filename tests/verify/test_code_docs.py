@@ -1,0 +1,15 @@
+"""The examples of the pages on code and its sandbox are true."""
+
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "concepts"
+
+
+@pytest.mark.parametrize("page", ["code.md", "sandbox.md"])
+def test_the_code_of_the_page_runs(page: str):
+    blocks = (PAGES / page).read_text().split("```python\n")[1:]
+    source = "\n".join(block.split("```\n")[0] for block in blocks)
+    assert source.count("assert") >= 3
+    exec(compile(source, page, "exec"), {})
