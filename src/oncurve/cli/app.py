@@ -239,6 +239,56 @@ def audit(
 
 
 @app.command
+def review(
+    run: Path,
+    *,
+    as_list: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    mark: tuple[str, Literal["exploit", "fine"]] | None = None,
+    why: str = "",
+    second: str = "",
+    exploits: Path = Path("exploits"),
+    limit: int = 50,
+    as_json: Json = False,
+) -> None:
+    """Look at well paid completions of a run that seem wrong, one by one; an exploit is tried in every later audit.
+
+    Queued are completions that a second verifier would not pay, texts that were paid for different golds, rewards far
+    above what the prompt earned otherwise, lengths unlike the others, and one of each common template.
+
+    Parameters
+    ----------
+    run:
+        The run folder.
+    as_list:
+        Print the queue and ask nothing.
+    mark:
+        Decide on one entry without being asked: --mark s12-g3-i7 exploit (or fine).
+    why:
+        With --mark: what you saw.
+    second:
+        Verifier or FILE.py:function of the second opinion. Without it: the verifier that the tasks name, where the
+        run's primary component is another one.
+    exploits:
+        Folder of the cases; `oncurve audit` reads the same.
+    limit:
+        Most entries of the queue.
+    """
+    from oncurve.cli.review import Review, as_row, key_reader, list_suspects, review_in_terminal
+    from oncurve.report.review import ReviewSettings
+
+    found = Review(run, second=second, exploits=exploits, settings=ReviewSettings(limit=limit))
+    if mark is not None:
+        suspect = found.find(mark[0])
+        _finish({"marked": mark[1], "id": mark[0], "case": str(found.mark(suspect, mark[1], why))}, as_json)
+    elif as_json:
+        print(json.dumps({"queue": [as_row(suspect) for suspect in found.suspects]}, ensure_ascii=True))
+    elif as_list or not found.suspects:
+        list_suspects(found)
+    else:
+        _finish(review_in_terminal(found, key_reader()), as_json)
+
+
+@app.command
 def report(run: Path, *, as_json: Json = False) -> None:
     """Write report.html for a run: one file that opens from disk, without a network."""
     from oncurve.report import render_report, summarise

@@ -101,7 +101,10 @@ class AuditResult:
                 f"{mutants} of {self.num_mutants} mutants of reference solutions pass, limit "
                 f"{limits.max_mutants_passed_frac:.0%}: the tests are weak",
             ),
-            (self.num_right == 0, "no right completion had a verdict: nothing is known of this function"),
+            (
+                bool(self.no_verdicts) and self.num_right + self.num_wrong == 0,
+                "no completion had a verdict: nothing is known of this function",
+            ),
         ]
         return [text for is_exceeded, text in checks if is_exceeded]
 

@@ -139,6 +139,10 @@ def _fits_corpus(tasks: Sequence[Task]) -> bool:
 
 def _policies(tasks: Sequence[Task], wrappers: Sequence[Wrapper]) -> Iterator[Attack]:
     for task in tasks:
+        perfect = attack_item(task, wrappers[0].state(task, _gold(task)))
+        yield Attack(
+            id=f"policy/perfect/{task.id}", family="policy", kind="perfect", item=perfect, is_right=True, why="the gold"
+        )
         for cheap in cheap_completions(task, wrappers):
             if not _is_right_by_luck(cheap, task):
                 yield Attack(
@@ -191,7 +195,7 @@ def _recipes(asked: Asked, scale: _Scale) -> list[PaidRecipe]:
     columns: dict[str, list[float]] = {}
     texts: dict[str, str] = {}
     for attack, answer in asked:
-        if attack.family == "policy" and answer.reward is not None:
+        if attack.family == "policy" and not attack.is_right and answer.reward is not None:
             columns.setdefault(attack.kind, []).append(scale.share(answer.reward))
             texts.setdefault(attack.kind, attack.item.text)
     found = [PaidRecipe(recipe=name, completion=texts[name], share=fmean(row)) for name, row in columns.items()]

@@ -31,8 +31,11 @@ class Target(Protocol):
     """A reward function under audit."""
 
     name: str
-    wrappers: Sequence[Wrapper]
-    """How it may want its answers."""
+
+    @property
+    def wrappers(self) -> Sequence[Wrapper]:
+        """How it may want its answers."""
+        ...
 
     def ask(self, items: Sequence[Item]) -> list[Answer]:
         """One answer an item, in order."""
