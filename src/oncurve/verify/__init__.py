@@ -3,6 +3,9 @@
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
 from oncurve.verify.compose import compose_rewards, gate_reward
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.formats.json_format import JsonSettings, JsonVerifier
+from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
+from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
 from oncurve.verify.golds import GoldProblem, check_golds
 from oncurve.verify.items import Item, StatesGold, Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
@@ -22,6 +25,8 @@ __all__ = [
     "CountdownVerifier",
     "GoldProblem",
     "Item",
+    "JsonSettings",
+    "JsonVerifier",
     "LengthSettings",
     "LengthShapingSettings",
     "LengthVerifier",
@@ -32,7 +37,11 @@ __all__ = [
     "StatesGold",
     "TagsSettings",
     "TagsVerifier",
+    "ToolCallSettings",
+    "ToolCallVerifier",
     "Verifier",
+    "XmlSettings",
+    "XmlVerifier",
     "build_verifier",
     "check_golds",
     "compose_rewards",

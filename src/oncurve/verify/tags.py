@@ -1,8 +1,8 @@
 """The ``tags`` verifier: are the tags of a completion in order? A linear scanner, no regular expression."""
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -55,8 +55,7 @@ class TagsSettings(Settings):
         return order
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(NamedTuple):
     """One opening or closing tag in a text."""
 
     name: str
@@ -73,17 +72,28 @@ def scan_tags(text: str, names: Sequence[str]) -> list[Tag]:
     Tags count wherever they stand, also in quotations. ``< name`` is no tag, for it is how programs compare. Time is
     linear in the text for a fixed list of names.
     """
+    exact = {f"<{name}>": (name, False) for name in names} | {f"</{name}>": (name, True) for name in names}
+    initials = {name[:1].lower() for name in names} | {"/"}
     tags: list[Tag] = []
     position = text.find("<")
     while position >= 0:
-        tag = _read_tag(text, position, names)
+        tag = None
+        if text[position + 1 : position + 2].lower() in initials:
+            tag = _exact_tag(text, position, exact) or _odd_tag(text, position, names)
         if tag:
             tags.append(tag)
         position = text.find("<", tag.end if tag else position + 1)
     return tags
 
 
-def _read_tag(text: str, start: int, names: Sequence[str]) -> Tag | None:
+def _exact_tag(text: str, start: int, forms: Mapping[str, tuple[str, bool]]) -> Tag | None:
+    for form, (name, is_closing) in forms.items():
+        if text.startswith(form, start):
+            return Tag(name, is_closing, start, start + len(form))
+    return None
+
+
+def _odd_tag(text: str, start: int, names: Sequence[str]) -> Tag | None:
     is_closing = text.startswith("/", start + 1)
     name_start = start + 1 + is_closing
     while is_closing and text[name_start : name_start + 1].isspace():

@@ -14,7 +14,14 @@ from functools import lru_cache
 from time import process_time
 from typing import Any
 
-from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator, SchemaError, ValidationError
+from jsonschema import (
+    Draft7Validator,
+    Draft201909Validator,
+    Draft202012Validator,
+    FormatChecker,
+    SchemaError,
+    ValidationError,
+)
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 from referencing import Registry
@@ -60,7 +67,9 @@ class Schema:
     def __init__(self, source: Mapping[str, Any] | bool) -> None:
         schema, dialect = _without_head(source)
         try:
-            dialect.check_schema(schema)
+            dialect.check_schema(
+                schema, format_checker=FormatChecker(())
+            )  # patterns are read below, not by Python's re
         except SchemaError as error:
             raise ValueError(f"not a JSON Schema: {one_line(error.json_path, 80)}: {one_line(error.message)}") from None
         _refuse_parts(schema)

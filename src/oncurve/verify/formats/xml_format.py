@@ -124,6 +124,8 @@ def _read(text: str, settings: XmlSettings) -> _Outline:
         raise BadFormatError("the text holds half of a surrogate pair, which is no character") from None
     except etree.LxmlError as error:
         raise BadFormatError(f"not XML: {one_line(str(error), 200)}") from None
+    for entry in parser.error_log.filter_from_errors():  # of namespaces: they do not stop the parser
+        raise BadFormatError(f"not XML: {one_line(entry.message, 200)}")
     return outline
 
 
