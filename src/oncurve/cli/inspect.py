@@ -111,6 +111,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
             k=settings.k,
             seed=config.seed,
             step=step,
+            adversarial=settings.adversarial,
         )
     return {"model": config.model.path, **evaluation.figures()}
 

@@ -117,6 +117,12 @@ def describe(evaluation: Evaluation) -> str:
             parts.append(f"pass@{evaluation.k} {evaluation.pass_at_k:.1%}")
     if evaluation.tokens_per_correct is not None:
         parts.append(f"{evaluation.tokens_per_correct:.0f} tokens per right answer")
+    if len(evaluation.components) > 1:
+        parts.append("components " + ", ".join(f"{name} {mean:.3f}" for name, mean in evaluation.components.items()))
+    if (hostile := evaluation.adversarial) is not None and hostile["num_paid"]:
+        parts.append(
+            f"{hostile['num_paid']} of {hostile['num_hostile']} HOSTILE COMPLETIONS ARE PAID, see `oncurve audit`"
+        )
     if evaluation.no_verdict_frac > 0:
         parts.append(f"{evaluation.no_verdict_frac:.1%} WITHOUT A VERDICT, counted as not right")
     return ", ".join(parts)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from oncurve.config.run import RunConfig
+from oncurve.evaluate.adversarial import BUILT_IN
 from oncurve.types import Settings
 
 _S = TypeVar("_S", bound=Settings)
@@ -16,6 +17,9 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
         name: component.model_copy(update={"verifier": _absolute_function(component.verifier)})
         for name, component in config.reward.components.items()
     }
+    evaluation, hostile = config.evaluation, config.evaluation.adversarial
+    if hostile not in ("", BUILT_IN):
+        evaluation = evaluation.model_copy(update={"adversarial": str(Path(hostile).absolute())})
     model_path = str(Path(model.path).absolute()) if Path(model.path).is_dir() else model.path
     return config.model_copy(
         update={
@@ -23,6 +27,7 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
             "dpo": _absolute_files(config.dpo, "pairs", "rollouts"),
             "sft": _absolute_files(config.sft, "examples"),
             "reward": config.reward.model_copy(update={"components": components}),
+            "evaluation": evaluation,
             "model": model.model_copy(update={"path": model_path}),
         }
     )

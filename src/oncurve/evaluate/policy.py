@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from oncurve.evaluate.adversarial import examine_reward
 from oncurve.evaluate.estimators import avg_at_k, clustered_interval, pass_at_k, token_cost, wilson_interval
 from oncurve.rollout import Engine, Request
 from oncurve.types import Completion, Prompt, Sampling, Settings, Status, Task, Verdict, derive_seed
@@ -32,6 +33,10 @@ class EvaluationSettings(Settings):
 
     during_samples: int = Field(0, ge=0)
     """Completions sampled per task while the run goes on; 0 asks only the greedy answer then."""
+
+    adversarial: str = ""
+    """Hostile completions that the reward is tried on at each evaluation and that nothing learns from: ``builtin``,
+    made of held-out tasks; or a file or folder of cases as ``oncurve review`` writes them. Empty: none."""
 
     @model_validator(mode="after")
     def _enough_samples(self) -> "EvaluationSettings":
@@ -72,6 +77,10 @@ class Evaluation:
     """One character a task, in their order: 1 where the greedy answer is right, 0 elsewhere."""
     sampled_correct: str | None = None
     """Right ones among the ``num_samples`` completions of each task, as numbers with spaces between."""
+    components: dict[str, float] = field(default_factory=dict)
+    """Mean of each reward component over the greedy answers that have a value of it."""
+    adversarial: dict[str, Any] | None = None
+    """What the reward pays of hostile completions, see ``examine_reward``; None when they were not tried."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,6 +102,7 @@ def evaluate_policy(
     k: int,
     seed: int,
     step: int,
+    adversarial: str = "",
 ) -> Evaluation:
     """Ask every task once greedily and ``num_samples`` times at the training temperature.
 
@@ -106,6 +116,7 @@ def evaluate_policy(
         k: of pass@k, at most S.
         seed: names the random streams together with the task, so that two policies meet the same draws.
         step: optimiser steps behind the weights.
+        adversarial: source of hostile completions for the reward, see ``EvaluationSettings``.
     """
     prompts = [encode_prompt(task.prompt) for task in tasks]
     greedy, greedy_verdicts = _ask(
@@ -138,6 +149,8 @@ def evaluate_policy(
         by_kind=_by_kind(tasks, right),
         task_digest=_digest(tasks),
         greedy_correct="".join("1" if is_right else "0" for is_right in right),
+        components=_component_means(greedy_verdicts),
+        adversarial=examine_reward(scorer, tasks, adversarial),
         **sampled,
     )
 
@@ -178,6 +191,15 @@ def _sampled_figures(verdicts: Sequence[Verdict], num_samples: int, k: int) -> d
         "k": k,
         "sampled_correct": " ".join(str(int(sum(row))) for row in table),
     }
+
+
+def _component_means(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    columns: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        for name, value in verdict.components.items():
+            if value is not None:
+                columns.setdefault(name, []).append(value)
+    return {name: float(np.mean(values)) for name, values in columns.items()}
 
 
 def _digest(tasks: Sequence[Task]) -> str:

@@ -87,6 +87,7 @@ def _context(path: Path) -> dict[str, Any]:
         "costs": _costs(
             costs_of(metrics, summary["eval_before"], summary["eval_after"], samples=summary["method"] not in OFFLINE)
         ),
+        "judge_probes": [event["data"] for event in events if event["kind"] == "judge_probe"],
         "events": events[-MAX_EVENTS:],
         "num_events": len(events),
         "event_kinds": Counter(event["kind"] for event in events).most_common(_MAX_KINDS),
@@ -145,7 +146,22 @@ def measures(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) 
         _share_measure("truncated", old, new, "truncated_frac", ""),
         _number_measure("tokens per correct answer", old, new, "tokens_per_correct"),
         _number_measure("tokens per completion", old, new, "mean_tokens"),
+        *_reward_measures(old, new),
     ]
+
+
+def _reward_measures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Measure]:
+    """Each component's mean over the greedy answers, where there are several; and what hostile completions earn."""
+    before, after = old.get("components") or {}, new.get("components") or {}
+    names = list(dict.fromkeys([*before, *after]))
+    found = [_number_measure(f"component {name}, greedy", before, after, name) for name in names if len(names) > 1]
+    start, end = ((one.get("adversarial") or {}).get("paid_frac") for one in (old, new))
+    if start is None and end is None:
+        return found
+    paid = Measure(
+        label="hostile completions paid", before=_share(start), after=_share(end), change=_points(start, end)
+    )
+    return [*found, paid]
 
 
 def _share_measure(label: str, old: Mapping[str, Any], new: Mapping[str, Any], name: str, interval: str) -> Measure:

@@ -184,6 +184,7 @@ class Session(ABC):
             k=settings.k,
             seed=self.config.seed,
             step=step,
+            adversarial=settings.adversarial,
         )
         self.folder.append_evaluation(step, evaluation.as_dict())
         return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)

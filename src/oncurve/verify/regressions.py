@@ -62,13 +62,13 @@ def case_id(prompt: Prompt, gold: str, completion: str) -> str:
 
 
 def read_cases(folder: Path = DEFAULT_FOLDER) -> list[RegressionCase]:
-    """Read every ``*.jsonl`` below a folder; the later mark of a case counts. No folder: none.
+    """Read a file, or every ``*.jsonl`` below a folder; the later mark of a case counts. Nothing there: none.
 
     Raises:
         DataError: a line is no case; the message names file and line.
     """
     found: dict[str, RegressionCase] = {}
-    for path in sorted(folder.rglob("*.jsonl")):
+    for path in [folder] if folder.is_file() else sorted(folder.rglob("*.jsonl")):
         for number, line in enumerate(_text(path).split("\n"), 1):
             if line.strip():
                 case = _case(line, f"{path}, line {number}")

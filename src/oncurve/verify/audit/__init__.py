@@ -4,7 +4,7 @@ from oncurve.verify.audit.result import AuditResult, Finding, PaidRecipe, by_kin
 from oncurve.verify.audit.rows import default_tasks
 from oncurve.verify.audit.run import audit
 from oncurve.verify.audit.settings import AuditSettings
-from oncurve.verify.audit.targets import Answer, FunctionTarget, RewardTarget, Target
+from oncurve.verify.audit.targets import Answer, FunctionTarget, RewardTarget, ScorerTarget, Target
 
 __all__ = [
     "Answer",
@@ -14,6 +14,7 @@ __all__ = [
     "FunctionTarget",
     "PaidRecipe",
     "RewardTarget",
+    "ScorerTarget",
     "Target",
     "audit",
     "by_kind",

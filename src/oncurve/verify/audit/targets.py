@@ -46,7 +46,31 @@ class Target(Protocol):
         ...
 
 
-class RewardTarget:
+class ScorerTarget:
+    """A scorer that is in use; closing it is the owner's matter.
+
+    Args:
+        scorer: the reward as it scores completions.
+        name: for people.
+        task: one of the tasks, whose verifier may say how it wants answers.
+    """
+
+    def __init__(self, scorer: Scorer, *, name: str, task: Task | None) -> None:
+        self.name = name
+        self._scorer = scorer
+        verifier = scorer.primary
+        if isinstance(verifier, TaskVerifier) and task is not None:
+            verifier = verifier.verifier_of(task.verifier)
+        self.wrappers = (*(stated_wrappers(verifier) if isinstance(verifier, StatesGold) else ()), *WRAPPERS)
+
+    def ask(self, items: Sequence[Item]) -> list[Answer]:
+        return [_answer(verdict) for verdict in self._scorer.score(items)]
+
+    def close(self) -> None:
+        """Nothing: the scorer is not its own."""
+
+
+class RewardTarget(ScorerTarget):
     """The reward of a config: every component, weight and gate of it.
 
     Args:
@@ -54,23 +78,18 @@ class RewardTarget:
         name: for people.
         task: one of the tasks, whose verifier may say how it wants answers.
         base_dir: where relative paths of reward functions start.
+
+    Raises:
+        ConfigError: a reward function cannot be loaded.
     """
 
     def __init__(self, settings: RewardSettings, *, name: str, task: Task | None, base_dir: Path = Path()) -> None:
-        self.name = name
         with ExitStack() as stack:
-            self._scorer = stack.enter_context(Scorer(settings, base_dir=base_dir))
-            verifier = self._scorer.primary
-            if isinstance(verifier, TaskVerifier) and task is not None:
-                verifier = verifier.verifier_of(task.verifier)
-            self.wrappers = (*(stated_wrappers(verifier) if isinstance(verifier, StatesGold) else ()), *WRAPPERS)
-            stack.pop_all()
-
-    def ask(self, items: Sequence[Item]) -> list[Answer]:
-        return [_answer(verdict) for verdict in self._scorer.score(items)]
+            super().__init__(stack.enter_context(Scorer(settings, base_dir=base_dir)), name=name, task=task)
+            self._stack = stack.pop_all()
 
     def close(self) -> None:
-        self._scorer.close()
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
