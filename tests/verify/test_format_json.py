@@ -193,5 +193,6 @@ def test_a_task_may_name_its_own_schema_as_data_or_as_text():
 def test_work_beyond_the_limit_gives_no_verdict():
     verdict = judge("[" + "1," * 60_000 + "1]", json_schema={"items": {"type": "integer"}})
     assert (verdict.cause, verdict.reward) == ("limit", None)
+    assert judge("[" + "1," * 450_000 + "1]", json_schema={"items": {}}).cause == "limit"  # an eighth of a step an item
     with pytest.raises(CannotCheckError, match="takes too long"):
         search("^(a+)+$", "a" * 3000 + "b", 0.05)
