@@ -308,3 +308,21 @@ def test_cases_are_judged_in_order():
     assert (third["status"], third["reward"], third["cause"]) == ("no_verdict", None, "bad_gold")
     with pytest.raises(ValueError, match="case row-1 needs solution"):
         list(judge_cases([{"mode": "stdin"}]))
+
+
+def test_many_cases_keep_their_order_over_batches_and_time_limits():
+    rows = [
+        {
+            "id": str(number),
+            "mode": "stdin",
+            "tests": [{"input": "", "output": f"{number}"}],
+            "solution": f"print({number})",
+        }
+        for number in range(140)
+    ]
+    for number in range(0, 140, 30):
+        rows[number] |= {"time_limit_s": 7, "prior_solution": "print('before')"}
+    verdicts = list(judge_cases(rows, SANDBOX))
+    assert [verdict["id"] for verdict in verdicts] == [str(number) for number in range(140)]
+    assert {verdict["status"] for verdict in verdicts} == {"correct"}
+    assert list(judge_cases([], SANDBOX)) == []

@@ -1,7 +1,7 @@
 """The system calls that a program has no use for, as a filter that the kernel applies."""
 
 import errno
-import tempfile
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -54,7 +54,7 @@ def compiled_filter() -> bytes | None:
         _add(library, rules, refuse, "clone", library.Arg(0, library.MASKED_EQ, flag, flag))
     for request in _TERMINAL_INPUT:
         _add(library, rules, refuse, "ioctl", library.Arg(1, library.MASKED_EQ, 0xFFFF_FFFF, request))
-    with tempfile.TemporaryFile() as file:
+    with os.fdopen(os.memfd_create("seccomp"), "w+b") as file:  # no disk that could be full
         rules.export_bpf(file)
         file.seek(0)
         return file.read()
