@@ -90,7 +90,8 @@ def without_isolation() -> str:
     """What to type instead, and what that means."""
     return (
         'To run programs without isolation, write sandbox.isolation = "none": model-written programs then run as '
-        f"user {os.geteuid()}, can read and delete this user's files, use the network, and leave processes behind."
+        f"user {os.geteuid()}, can read and delete this user's files, look into the process that grades them, use the "
+        "network, and leave processes behind."
     )
 
 

@@ -13,7 +13,7 @@ class SandboxSettings(Settings):
 
     isolation: Literal["namespaces", "none"] = "namespaces"
     """``namespaces``: bubblewrap, no network, no files of yours, a process tree that dies as one. ``none``: programs
-    run as you, can read your files, use the network and outlive their end; only what they are told stays protected."""
+    run as you, can read your files and the memory of your processes, and use the network."""
 
     memory_bytes: int = Field(1024**3, ge=64 * 1024**2)
     """Memory of all processes of a program together; also the address space of each."""
