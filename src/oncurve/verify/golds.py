@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncurve.types import Status, Task
-from oncurve.verify.items import Item, StatesGold, Verifier
+from oncurve.verify.items import ChecksGold, Item, StatesGold, Verifier
 from oncurve.verify.rewards import RewardSettings
 from oncurve.verify.scorer import Scorer, TaskVerifier
 
@@ -37,6 +37,8 @@ def check_golds(tasks: Iterable[Task], scorer: Scorer | None = None) -> list[Gol
 
 def _problem(task: Task, primary: Verifier) -> GoldProblem | None:
     verifier = primary.verifier_of(task.verifier) if isinstance(primary, TaskVerifier) else primary
+    if isinstance(verifier, ChecksGold):
+        return GoldProblem(task.id, fault) if (fault := verifier.gold_fault(task)) else None
     if not isinstance(verifier, StatesGold):
         return None
     (verdict,) = verifier.judge([Item(task=task, text=verifier.state_gold(task))])

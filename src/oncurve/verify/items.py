@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from oncurve.types import Status, Task, Verdict
+from oncurve.types import Completion, Episode, Status, Task, Verdict
 
 MAX_EVIDENCE_CHARS = 300
 
@@ -20,6 +20,19 @@ class Item:
     """Sampled ids, for verifiers that count tokens and for reward functions that ask for ``completion_ids``."""
     is_truncated: bool = False
     """True when sampling stopped at a limit and not at a terminator."""
+    episode: Episode | None = None
+    """What the environment of a tool task was in afterwards; None for other tasks."""
+
+    @classmethod
+    def of(cls, task: Task, completion: Completion) -> "Item":
+        """A sampled completion as an item."""
+        return cls(
+            task=task,
+            text=completion.text,
+            token_ids=completion.token_ids,
+            is_truncated=completion.is_truncated,
+            episode=completion.episode,
+        )
 
 
 @runtime_checkable
@@ -39,6 +52,15 @@ class StatesGold(Protocol):
 
     def state_gold(self, task: Task) -> str:
         """Return the completion that this verifier must call correct."""
+        ...
+
+
+@runtime_checkable
+class ChecksGold(Protocol):
+    """A verifier that can say whether a task can be solved at all, without a completion."""
+
+    def gold_fault(self, task: Task) -> str:
+        """Return what is wrong with the task or its gold; empty when nothing is."""
         ...
 
 

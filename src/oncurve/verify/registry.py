@@ -8,6 +8,7 @@ from oncurve.types import Settings, did_you_mean
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
 from oncurve.verify.code import CodeSettings, CodeVerifier
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.environments import EnvironmentSettings, EnvironmentVerifier
 from oncurve.verify.formats.json_format import JsonSettings, JsonVerifier
 from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
 from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
@@ -28,6 +29,7 @@ _VERIFIERS: Mapping[str, _Entry] = {
     ArithmeticVerifier.name: _Entry(ArithmeticSettings, ArithmeticVerifier),
     CodeVerifier.name: _Entry(CodeSettings, CodeVerifier),
     CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
+    EnvironmentVerifier.name: _Entry(EnvironmentSettings, EnvironmentVerifier),
     JsonVerifier.name: _Entry(JsonSettings, JsonVerifier),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
     ProverVerifier.name: _Entry(ProverSettings, ProverVerifier),

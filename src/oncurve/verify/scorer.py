@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from oncurve.types import DataError, Status, Verdict, did_you_mean
+from oncurve.types import DataError, Episode, Status, Verdict, did_you_mean
 from oncurve.verify.compose import compose_rewards, gate_reward
 from oncurve.verify.items import Item, Verifier, one_line
 from oncurve.verify.length_rewards import stop_properly_reward
@@ -188,11 +188,11 @@ def _with_length(judged: _Judged, value: float | None, weight: float) -> Verdict
     return replace(verdict, components=components, reward=verdict.reward + weight * value)
 
 
-def _key(item: Item) -> tuple[str, str, str, str, tuple[int, ...], bool]:
+def _key(item: Item) -> tuple[str, str, str, str, tuple[int, ...], bool, Episode | None]:
     # Not the id alone: two rows of a user's file may share one.
     # Ids too: a verifier may count tokens, and one text has several tokenizations.
     task = item.task
-    return task.id, task.gold, task.verifier, item.text, item.token_ids, item.is_truncated
+    return task.id, task.gold, task.verifier, item.text, item.token_ids, item.is_truncated, item.episode
 
 
 def num_duplicates(items: Sequence[Item]) -> int:
