@@ -15,6 +15,7 @@ from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
 from oncurve.verify.items import Verifier
 from oncurve.verify.length import LengthSettings, LengthVerifier
 from oncurve.verify.steps import ArithmeticSettings, ArithmeticVerifier, ProverSettings, ProverVerifier
+from oncurve.verify.rules import RulesSettings, RulesVerifier
 from oncurve.verify.tags import TagsSettings, TagsVerifier
 
 
@@ -33,6 +34,7 @@ _VERIFIERS: Mapping[str, _Entry] = {
     JsonVerifier.name: _Entry(JsonSettings, JsonVerifier),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
     ProverVerifier.name: _Entry(ProverSettings, ProverVerifier),
+    RulesVerifier.name: _Entry(RulesSettings, RulesVerifier),
     TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
     ToolCallVerifier.name: _Entry(ToolCallSettings, ToolCallVerifier),
     XmlVerifier.name: _Entry(XmlSettings, XmlVerifier),
