@@ -12,6 +12,7 @@ from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint
 from oncurve.model import Policy, load_policy
 from oncurve.rollout import TorchEngine
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks, preview
 from oncurve.train import formula_of
 from oncurve.train.environment import available_cores, use_threads
@@ -67,7 +68,7 @@ def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
     checked = (
         [*tasks.train[: min(len(tasks.train), _GOLDS_CHECKED)], *tasks.held_out] if seen.num_train else tasks.held_out
     )
-    with Scorer(config.reward) as scorer:
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
         problems = check_golds(checked, scorer)
     data = {
         "source": seen.source,
@@ -100,7 +101,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
     use_threads(config.threads or available_cores())
     policy = load_policy(config.model, seed=config.seed)
     settings = config.evaluation
-    with Scorer(config.reward) as scorer:
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
         evaluation = evaluate_policy(
             TorchEngine(policy, max_rows=config.rollout.max_rows),
             scorer,

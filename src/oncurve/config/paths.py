@@ -1,11 +1,13 @@
 """Make a config independent of the folder it is used from, so that a run can be resumed from anywhere."""
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oncurve.config.run import RunConfig
 from oncurve.evaluate.adversarial import BUILT_IN
 from oncurve.types import Settings
+from oncurve.verify import ComponentSettings
+from oncurve.verify.judges import REWARD_MODEL
 
 _S = TypeVar("_S", bound=Settings)
 
@@ -14,7 +16,9 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
     """The same config with absolute paths of data files, runs, reward functions and model directories."""
     model = config.model
     components = {
-        name: component.model_copy(update={"verifier": _absolute_function(component.verifier)})
+        name: component.model_copy(
+            update={"verifier": _absolute_function(component.verifier), "options": _absolute_options(component)}
+        )
         for name, component in config.reward.components.items()
     }
     evaluation, hostile = config.evaluation, config.evaluation.adversarial
@@ -36,6 +40,13 @@ def with_absolute_paths(config: RunConfig) -> RunConfig:
 def _absolute_files(settings: _S, *names: str) -> _S:
     found = {name: path.absolute() for name in names if (path := getattr(settings, name)) is not None}
     return settings.model_copy(update=found)
+
+
+def _absolute_options(component: ComponentSettings) -> dict[str, Any]:
+    """The options with the whole path of a reward model."""
+    if component.verifier != REWARD_MODEL or "path" not in component.options:
+        return component.options
+    return component.options | {"path": str(Path(component.options["path"]).expanduser().absolute())}
 
 
 def _absolute_function(verifier: str) -> str:

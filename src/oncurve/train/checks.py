@@ -6,6 +6,7 @@ from typing import Any
 from oncurve.config import RunConfig
 from oncurve.model import Policy, weights_fingerprint
 from oncurve.report import RunFolder, read_metrics
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.types import DataError, ModelError, RunError, Task
 from oncurve.verify import Scorer, check_golds
 
@@ -35,7 +36,7 @@ def refuse_unusable_tasks(config: RunConfig, policy: Policy, tasks: Sequence[Tas
 
 
 def _refuse_rejected_golds(config: RunConfig, tasks: Sequence[Task]) -> None:
-    with Scorer(config.reward) as scorer:
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
         problems = check_golds(tasks, scorer)
     if problems:
         shown = "\n".join(f"  {problem.task_id}: {problem.reason}" for problem in problems[:5])

@@ -11,6 +11,7 @@ import torch
 from oncurve.config import RunConfig
 from oncurve.model import MemoryEstimate, Policy, Workload, estimate_memory
 from oncurve.rollout import Collector, TorchEngine
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.types import Group, RunError, Task
 from oncurve.verify import Scorer
 
@@ -79,7 +80,7 @@ def require_memory(config: RunConfig, *, row_tokens: int) -> None:
 
 def measure_step(config: RunConfig, policy: Policy, tasks: Sequence[Task]) -> StepSeconds:
     """Sample the groups of a few tasks, run them through the model once, and scale up to a whole step."""
-    with Scorer(config.reward) as scorer:
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
         engine = TorchEngine(policy, max_rows=config.rollout.max_rows)
         collector = Collector(policy, engine, scorer, config.rollout, seed=config.seed)
         rollout = collector.collect(tasks, policy_version=0)

@@ -13,6 +13,7 @@ from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
 from oncurve.rollout import TorchEngine
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
 from oncurve.train.checks import recorded, require_history, require_same_data, require_same_start
 from oncurve.train.environment import available_cores, describe_environment, use_threads
@@ -20,6 +21,7 @@ from oncurve.train.events import Evaluated, Saved
 from oncurve.train.formula import formula_of
 from oncurve.train.plan import require_memory
 from oncurve.verify import Scorer
+from oncurve.verify.judges import JUDGE_PROBE, probe_components
 
 
 class Resumable(Protocol):
@@ -77,7 +79,7 @@ class Session(ABC):
         self.saved_step: int | None = None
         self._held_out = material.tasks.held_out[: config.evaluation.num_tasks]
         self._source: Cursor = material.source
-        self._scorer = Scorer(config.reward)
+        self._scorer = Scorer(config.reward, builders=NETWORK_VERIFIERS)
         self._engine = TorchEngine(material.policy, max_rows=config.rollout.max_rows)
 
     @classmethod
@@ -231,6 +233,8 @@ class Session(ABC):
         for origin, notes in (("tasks", material.tasks.notes), ("data", material.notes)):
             for note in notes:
                 self.folder.append_event(0, f"{origin}_{note.kind}", note.text, count=note.count)
+        for name, probed in probe_components(self._scorer.verifiers, material.tasks.held_out):
+            self.folder.append_event(0, JUDGE_PROBE, probed.message(), component=name, **probed.as_dict())
 
 
 def _next_folder(config: RunConfig) -> Path:

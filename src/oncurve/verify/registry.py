@@ -2,21 +2,26 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from oncurve.types import Settings, did_you_mean
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
 from oncurve.verify.code import CodeSettings, CodeVerifier
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
-from oncurve.verify.environments import EnvironmentSettings, EnvironmentVerifier
 from oncurve.verify.formats.json_format import JsonSettings, JsonVerifier
 from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
 from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
+from oncurve.verify.environments import EnvironmentSettings, EnvironmentVerifier
 from oncurve.verify.items import Verifier
+from oncurve.verify.judges import REWARD_MODEL, EndpointJudge, JudgeSettings, RewardModelSettings, needs_torch
 from oncurve.verify.length import LengthSettings, LengthVerifier
 from oncurve.verify.steps import ArithmeticSettings, ArithmeticVerifier, ProverSettings, ProverVerifier
 from oncurve.verify.rules import RulesSettings, RulesVerifier
 from oncurve.verify.tags import TagsSettings, TagsVerifier
+
+Builders = Mapping[str, Callable[[Any], Verifier]]
+NO_BUILDERS: Builders = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,12 @@ _VERIFIERS: Mapping[str, _Entry] = {
     ArithmeticVerifier.name: _Entry(ArithmeticSettings, ArithmeticVerifier),
     CodeVerifier.name: _Entry(CodeSettings, CodeVerifier),
     CountdownVerifier.name: _Entry(CountdownSettings, CountdownVerifier),
-    EnvironmentVerifier.name: _Entry(EnvironmentSettings, EnvironmentVerifier),
     JsonVerifier.name: _Entry(JsonSettings, JsonVerifier),
+    EnvironmentVerifier.name: _Entry(EnvironmentSettings, EnvironmentVerifier),
+    EndpointJudge.name: _Entry(JudgeSettings, EndpointJudge),
     LengthVerifier.name: _Entry(LengthSettings, LengthVerifier),
     ProverVerifier.name: _Entry(ProverSettings, ProverVerifier),
+    REWARD_MODEL: _Entry(RewardModelSettings, needs_torch),
     RulesVerifier.name: _Entry(RulesSettings, RulesVerifier),
     TagsVerifier.name: _Entry(TagsSettings, TagsVerifier),
     ToolCallVerifier.name: _Entry(ToolCallSettings, ToolCallVerifier),
@@ -71,7 +78,16 @@ def read_settings(settings: type[Settings], options: Mapping[str, Any], owner: s
     return settings.model_validate(dict(options))
 
 
-def build_verifier(name: str, options: Mapping[str, Any]) -> Verifier:
-    """Make a built-in verifier. Raises ``ValueError`` as ``read_options`` does."""
+def build_verifier(name: str, options: Mapping[str, Any], builders: Builders = NO_BUILDERS) -> Verifier:
+    """Make a built-in verifier.
+
+    Args:
+        name: which one.
+        options: as its settings take them.
+        builders: what makes the verifiers that this package only knows the settings of, by name.
+
+    Raises:
+        ValueError: as ``read_options`` does.
+    """
     settings = read_options(name, options)
-    return _VERIFIERS[name].build(settings)
+    return builders.get(name, _VERIFIERS[name].build)(settings)

@@ -12,7 +12,7 @@ from oncurve.verify.compose import compose_rewards, gate_reward
 from oncurve.verify.items import Item, Verifier, one_line
 from oncurve.verify.length_rewards import stop_properly_reward
 from oncurve.verify.length_shaping import LENGTH, length_values
-from oncurve.verify.registry import build_verifier, verifier_names
+from oncurve.verify.registry import NO_BUILDERS, Builders, build_verifier, verifier_names
 from oncurve.verify.reward_function import RewardFunction, RewardFunctionSettings, is_function_name
 from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
 
@@ -22,8 +22,9 @@ class TaskVerifier:
 
     name = TASK
 
-    def __init__(self, options: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, options: dict[str, dict[str, Any]], builders: Builders = NO_BUILDERS) -> None:
         self._options = options
+        self._builders = builders
         self._verifiers: dict[str, Verifier] = {}
 
     def verifier_of(self, name: str) -> Verifier:
@@ -38,7 +39,7 @@ class TaskVerifier:
                     f"a task names the verifier {name!r}, which does not exist.{did_you_mean(name, verifier_names())} "
                     f"Known: {', '.join(verifier_names())}."
                 )
-            self._verifiers[name] = build_verifier(name, self._options.get(name, {}))
+            self._verifiers[name] = build_verifier(name, self._options.get(name, {}), self._builders)
         return self._verifiers[name]
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
@@ -63,13 +64,17 @@ class Scorer:
     Args:
         settings: the components.
         base_dir: where relative paths of reward functions start.
+        builders: what makes verifiers that run a network, by name (``oncurve.rollout.NETWORK_VERIFIERS``).
 
     Raises:
         ConfigError: a reward function cannot be loaded.
     """
 
-    def __init__(self, settings: RewardSettings, *, base_dir: Path = Path()) -> None:
+    def __init__(
+        self, settings: RewardSettings, *, base_dir: Path = Path(), builders: Builders = NO_BUILDERS
+    ) -> None:
         self.settings = settings
+        self._builders = builders
         with ExitStack() as stack:
             self.verifiers: dict[str, Verifier] = {
                 name: self._build(component, base_dir, stack) for name, component in settings.components.items()
@@ -104,9 +109,9 @@ class Scorer:
 
     def _build(self, component: ComponentSettings, base_dir: Path, stack: ExitStack) -> Verifier:
         if component.verifier == TASK:
-            return TaskVerifier(component.options)
+            return TaskVerifier(component.options, self._builders)
         if not is_function_name(component.verifier):
-            return build_verifier(component.verifier, component.options)
+            return build_verifier(component.verifier, component.options, self._builders)
         settings = RewardFunctionSettings.model_validate(component.options)
         function = RewardFunction(component.verifier, settings, timeout_s=self.settings.timeout_s, base_dir=base_dir)
         return stack.enter_context(function)
