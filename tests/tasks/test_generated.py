@@ -384,7 +384,7 @@ def test_a_missing_reasoning_gym_names_the_command(monkeypatch: pytest.MonkeyPat
         ({"source": "sum", "path": "a.jsonl"}, "path is for source = 'file', but source is 'sum'"),
         ({"gold_format": "box"}, "gold_format is for source = 'file'"),
         ({"source": "sum", "prompt_style": "compact"}, "does not exist for sum"),
-        ({"path": "a.jsonl", "prompt_style": "compact"}, "exists for countdown only"),
+        ({"path": "a.jsonl", "prompt_style": "compact"}, "exists for countdown, files and database only"),
         ({"path": "a.jsonl", "held_out_seed": 1}, "a file is split by a hash"),
         ({"answer_format": "box"}, "has no effect"),
         ({"system_prompt": "Hi."}, "Set prompt_style = 'chat'"),
@@ -411,5 +411,5 @@ def test_settings_are_recorded_whole_and_read_back_equal() -> None:
 
 
 def test_every_source_is_registered_under_its_name() -> None:
-    assert list(SOURCES) == [*SIMPLE, "reasoning_gym"]
+    assert list(SOURCES) == [*SIMPLE, "files", "database", "reasoning_gym"]
     assert all(name == source.name for name, source in SOURCES.items())

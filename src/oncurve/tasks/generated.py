@@ -61,15 +61,19 @@ class GeneratedTasks(Sequence[Task]):
         is_compact = settings.style == "compact" and problem.compact is not None
         question = problem.compact if is_compact and problem.compact is not None else problem.question
         answer_format = settings.answer_format or "tag"
+        asks = not is_compact and not self._source.has_tools
+        meta = {**problem.meta, "generator": self._source.name, "answer_format": answer_format}
+        if self._source.has_tools:
+            meta["environment"] = {**problem.meta["environment"], "syntax": "short" if is_compact else "hermes"}
         return Task(
             id=task_id(problem.kind, problem.canonical),
-            prompt=ask(question, settings, answer_format=None if is_compact else answer_format, style=settings.style),
+            prompt=ask(question, settings, answer_format=answer_format if asks else None, style=settings.style),
             gold=problem.gold,
             kind=problem.kind,
             verifier=settings.verifier or self._source.verifier,
             difficulty=problem.difficulty,
             split=self._split,
-            meta={**problem.meta, "generator": self._source.name, "answer_format": answer_format},
+            meta=meta,
         )
 
 

@@ -41,3 +41,5 @@ class Source:
     """An answer in the right form that nothing was worked out for; None where the source offers none."""
     has_compact: bool = False
     """Problems carry a compact question, and it is what the source asks by default."""
+    has_tools: bool = False
+    """Its tasks are done in an environment; ``gold`` lists the calls, and no answer is asked for."""

@@ -54,7 +54,8 @@ class TaskSettings(Settings):
     """The problems that a run trains on and is measured on."""
 
     source: str = "countdown"
-    """A generated source (countdown, largest, sum, count_even, next_term, letter_count, reasoning_gym) or "file"."""
+    """A generated source (countdown, largest, sum, count_even, next_term, letter_count, files, database,
+    reasoning_gym) or "file"."""
 
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of a generated source, for example num_numbers and max_number of countdown."""
@@ -76,8 +77,8 @@ class TaskSettings(Settings):
     """What to do when a file states two different answers to one prompt: stop, or drop that prompt."""
 
     prompt_style: PromptStyle | None = None
-    """compact (symbols, countdown only), text (plain prose) or chat (a user message). Unset: compact for countdown,
-    chat for the other generated sources, for a file whatever its rows hold."""
+    """compact (symbols, for countdown, files and database), text (plain prose) or chat (a user message). Unset: compact
+    where there is one, chat for the other generated sources, for a file whatever its rows hold."""
 
     prompt_template: str = "{prompt}"
     """Text around each question; must hold {prompt}. Few-shot examples for a base model go here."""
@@ -178,7 +179,9 @@ class TaskSettings(Settings):
         if self.path is None:
             raise ValueError("source = 'file' needs path, a .jsonl or .parquet file")
         if self.prompt_style == "compact":
-            raise ValueError("prompt_style = 'compact' exists for countdown only, set 'text' or 'chat'")
+            raise ValueError(
+                "prompt_style = 'compact' exists for countdown, files and database only, set 'text' or 'chat'"
+            )
         if self.held_out_seed is not None:
             raise ValueError("held_out_seed draws generated problems; a file is split by a hash of its prompts alone")
 
@@ -188,6 +191,8 @@ class TaskSettings(Settings):
                 raise ValueError(f"{name} is for source = 'file', but source is {self.source!r}. Set source = 'file'.")
         if self.prompt_style == "compact" and not SOURCES[self.source].has_compact:
             raise ValueError(f"prompt_style = 'compact' does not exist for {self.source}, set 'text' or 'chat'")
+        if SOURCES[self.source].has_tools and self.answer_format is not None:
+            raise ValueError(f"{self.source} tasks ask for no answer but for what tools do: remove answer_format")
         if self.style == "compact" and self.answer_format is not None:
             raise ValueError("a compact prompt does not say where the answer goes: answer_format has no effect on it")
 
