@@ -193,7 +193,7 @@ def test_verdicts_come_in_the_order_of_the_items():
         (Reply(raw=b'{"choices": []}'), "bad_reply"),
         (Reply(raw=b'{"choices": [{"message": {"content": null}}]}'), "bad_reply"),
         (Reply(raw=b"[" * 100_000), "bad_reply"),
-        (Reply(raw=b"x" * 200_000), "bad_reply"),
+        (Reply("x" * 200_000), "bad_reply"),  # a completion, but too long a one
         (Reply("I would rather not say."), "unparsable"),
         (Reply(delay_s=30.0), "timeout"),
         (Reply("slow", drip_s=0.05), "timeout"),  # every byte is in time, the whole is not

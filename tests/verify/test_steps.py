@@ -90,6 +90,7 @@ def test_the_strict_aggregates_are_never_above_the_share(statuses: list[StepStat
         ("3 = 3, 4+5 = 4+5", []),
         ("4+5=9, 4 + 5 = 9", [("4+5=9", RIGHT)]),  # said twice, counted once
         ("4+5=10?", [("4+5=10", UNKNOWN)]),
+        ("4+5=9? Yes, 4+5=9. Is 4+5=9?", [("4+5=9", RIGHT)]),  # asked, then claimed
         ("total = 12", []),
         ("the score is 12", []),
         ("4 = 7", [("4=7", WRONG)]),
@@ -151,6 +152,11 @@ def test_the_status_is_that_of_exact_arithmetic(a: Fraction, b: Fraction, sign: 
 def test_no_text_is_too_odd(text: str):
     for _, status in steps(text):
         assert status in StepStatus
+
+
+def test_steps_beyond_the_limit_are_not_checked():
+    assert steps("1+1=2, 2+2=4, 3+3=7", max_steps=2) == [("1+1=2", RIGHT), ("2+2=4", RIGHT)]
+    assert steps("1+1=2, 2+2=4, 3+3=7", max_chars=6) == [("1+1=2", RIGHT)]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,11 @@ class ChatClient:
         if not conversations:
             return []
         workers = min(self.settings.max_concurrent, len(conversations))
-        with ThreadPoolExecutor(workers, thread_name_prefix="oncurve-judge") as executor:
+        executor = ThreadPoolExecutor(workers, thread_name_prefix="oncurve-judge")
+        try:
             return list(executor.map(self._ask_or_error, conversations))
+        finally:  # after Ctrl-C nothing new is asked, and nobody waits for what is in flight
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, messages: Messages) -> str:
         """The reply to one conversation.
@@ -155,7 +158,7 @@ def pause_after(attempt: int, backoff_s: float, asked_s: float) -> float:
         backoff_s: pause after the first.
         asked_s: the server's ``Retry-After``, 0 without one.
     """
-    return min(max(backoff_s * 2 ** (attempt - 1), asked_s), _LONGEST_PAUSE_S)
+    return min(max(backoff_s * 2.0 ** (attempt - 1), asked_s), _LONGEST_PAUSE_S)
 
 
 def _read_key(name: str) -> str:

@@ -53,11 +53,14 @@ class ArithmeticChecker:
         return [self.steps_of(item.text) for item in items]
 
     def steps_of(self, text: str) -> tuple[CheckedStep, ...]:
-        """The steps of one completion, in order."""
+        """The steps of one completion, in order; of a step that is repeated, the first time that it can be decided."""
         claims = find_claims(self._trace(text)[: self.settings.max_chars])
         steps: dict[str, CheckedStep] = {}
         for claim in islice(claims, self.settings.max_steps):
-            if claim.text not in steps and (step := self._step(claim)) is not None:
+            known = steps.get(claim.text)
+            if known is not None and known.status is not StepStatus.UNKNOWN:
+                continue
+            if (step := self._step(claim)) is not None:
                 steps[claim.text] = step
         return tuple(steps.values())
 
