@@ -114,6 +114,16 @@ def test_a_text_that_a_prompt_got_twice_stands_there_once_and_decided_ones_do_no
     assert find_suspects([*twice, low], witnesses=["honest"], is_decided=lambda one: one.gold == "4") == []
 
 
+def test_variants_of_one_exploit_do_not_fill_the_queue_and_a_reason_counts_once():
+    low = seen(0.0, index=9, text="no")
+    ones = [seen(index=i, text=f"variant {i}", components={"a": 0.0, "b": 0.0}) for i in range(4)]
+    ones.append(seen(index=5, task_id="other", text="variant", components={"a": 0.0}))
+    found = find_suspects([*ones, low], witnesses=["a", "b"])
+    assert [one.seen.index for one in found] == [0, 1, 5]
+    assert {one.weight for one in found} == {8}
+    assert len(find_suspects([*ones, low], ReviewSettings(per_prompt=9), witnesses=["a"])) == 5
+
+
 def test_well_paid_is_a_share_of_the_range_that_was_recorded():
     # From -1 to 4: 80 % of the way is 3.
     ones = [seen(r, index=i, text=str(r), components={"honest": 0.0}) for i, r in enumerate([-1.0, 2.9, 3.0, 4.0])]

@@ -6,7 +6,7 @@ does is reading completions; this chooses which.
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, pstdev
@@ -41,6 +41,9 @@ class ReviewSettings(Settings):
 
     length_stds: float = Field(4.0, gt=0)
     """A length so many robust standard deviations from the usual one is looked at."""
+
+    per_prompt: int = Field(2, ge=1)
+    """Most completions of one prompt in the queue: variants of one exploit tell nothing new."""
 
     limit: int = Field(50, ge=1)
     """Most completions in the queue."""
@@ -92,7 +95,7 @@ class Suspect:
     @property
     def weight(self) -> int:
         """The queue is sorted by it."""
-        return sum(_WEIGHTS[reason.name] for reason in self.reasons)
+        return sum(_WEIGHTS[name] for name in {reason.name for reason in self.reasons})
 
 
 def seen_rollouts(rollouts: Iterable[Rollout]) -> Iterator[Seen]:
@@ -158,7 +161,19 @@ def find_suspects(
         for one, reason in part:
             reasons[one.id].append(reason)
     queue = [Suspect(one, tuple(reasons[one.id])) for one in _distinct(paid) if reasons[one.id] and not is_decided(one)]
-    return sorted(queue, key=lambda one: (-one.weight, -one.seen.step, one.seen.id))[: settings.limit]
+    ranked = sorted(queue, key=lambda one: (-one.weight, -one.seen.step, one.seen.id))
+    return _few_of_each(ranked, settings.per_prompt)[: settings.limit]
+
+
+def _few_of_each(ranked: Sequence[Suspect], most: int) -> list[Suspect]:
+    """The first ``most`` entries of every prompt."""
+    counts: Counter[str] = Counter()
+    kept = []
+    for one in ranked:
+        counts[one.seen.task_id] += 1
+        if counts[one.seen.task_id] <= most:
+            kept.append(one)
+    return kept
 
 
 Found = Iterator[tuple[Seen, Reason]]
@@ -226,7 +241,7 @@ def _lengths(paid: Sequence[Seen], stds: float) -> Found:
             continue
         usual = median(one.num_tokens for one in ones)
         spread = median(abs(one.num_tokens - usual) for one in ones)
-        std = max(1.4826 * spread, 0.05 * usual, 1.0)  # of a normal distribution with that median deviation
+        std = max(1.4826 * spread, 0.1 * usual, 1.0)  # of a normal distribution with that median deviation
         for one in ones:
             if abs(one.num_tokens - usual) > stds * std:
                 yield one, Reason("length", f"{one.num_tokens} tokens; well paid ones of {one.kind} have {usual:g}")
