@@ -78,6 +78,7 @@ def _audit_config(
     cases: Sequence[RegressionCase],
 ) -> AuditResult:
     from oncurve.config import load_config  # needs the training half: a config names a model
+    from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 
     config = load_config(path, overrides)
     if tasks is None:
@@ -85,7 +86,7 @@ def _audit_config(
     else:
         rows = _rows(TaskSettings.model_validate({"path": tasks}))
     name = "the embedded default" if path is None else str(path)
-    with RewardTarget(config.reward, name=name, task=rows[0]) as reward:
+    with RewardTarget(config.reward, name=name, task=rows[0], builders=NETWORK_VERIFIERS) as reward:
         return audit(reward, rows, settings, cases)
 
 

@@ -11,6 +11,7 @@ from oncurve.types import ConfigError, Status, Task, Verdict
 from oncurve.verify.attacks import WRAPPERS, Wrapper, stated_wrappers
 from oncurve.verify.audit import adapter
 from oncurve.verify.items import Item, StatesGold, one_line
+from oncurve.verify.registry import NO_BUILDERS, Builders
 from oncurve.verify.reward_function import MAX_REWARD, arguments
 from oncurve.verify.rewards import RewardSettings
 from oncurve.verify.scorer import Scorer, TaskVerifier
@@ -78,14 +79,24 @@ class RewardTarget(ScorerTarget):
         name: for people.
         task: one of the tasks, whose verifier may say how it wants answers.
         base_dir: where relative paths of reward functions start.
+        builders: of verifiers that need a network, see ``Scorer``.
 
     Raises:
         ConfigError: a reward function cannot be loaded.
     """
 
-    def __init__(self, settings: RewardSettings, *, name: str, task: Task | None, base_dir: Path = Path()) -> None:
+    def __init__(
+        self,
+        settings: RewardSettings,
+        *,
+        name: str,
+        task: Task | None,
+        base_dir: Path = Path(),
+        builders: Builders = NO_BUILDERS,
+    ) -> None:
         with ExitStack() as stack:
-            super().__init__(stack.enter_context(Scorer(settings, base_dir=base_dir)), name=name, task=task)
+            scorer = stack.enter_context(Scorer(settings, base_dir=base_dir, builders=builders))
+            super().__init__(scorer, name=name, task=task)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
