@@ -226,3 +226,21 @@ def test_the_context_caps_the_budget(make_engine, policy):
         torch.testing.assert_close(
             torch.tensor(completion.old_logprobs), full_pass_logprobs(policy, completion, 1.0), atol=1e-4, rtol=0
         )
+
+
+def test_a_request_may_have_a_budget_and_an_end_of_its_own(make_engine, policy):
+    asked, sampling = requests(), Sampling(max_tokens=16)
+    free = make_engine(policy, 8).generate(asked, sampling, policy_version=0)
+    own = [replace(one, max_tokens=1 + place % 5, stop=tuple("aeiou13579")) for place, one in enumerate(asked)]
+    ended = 0
+    for place, (whole, cut) in enumerate(
+        zip(free, make_engine(policy, 8).generate(own, sampling, policy_version=0), strict=True)
+    ):
+        texts = [policy.spell([whole.token_ids[: n + 1]])[0] for n in range(len(whole.token_ids))]
+        ends = [n + 1 for n, text in enumerate(texts) if set("aeiou13579") & set(text)]
+        length = min([1 + place % 5, len(whole.token_ids), *ends])
+        assert cut.token_ids == whole.token_ids[:length]
+        is_ended = length in ends or whole.token_ids[length - 1] in TERMINATORS
+        ended += length in ends
+        assert cut.finish_reason is (FinishReason.STOP if is_ended else FinishReason.LENGTH)
+    assert ended >= 1

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from oncurve.model.embedded import CHARACTERS
-from oncurve.tasks import TaskSettings, load_tasks, prompt_text
+from oncurve.tasks import TaskSettings, guessed_example, load_tasks, prompt_text
 from oncurve.types import Task
 from oncurve.verify.environments.known import KNOWN
 
@@ -77,6 +77,15 @@ def test_the_small_vocabulary_can_say_everything(source):
 def test_equal_jobs_on_other_files_are_other_problems():
     found = tasks("files")
     assert len({task.id for task in found}) == len({(str(t.prompt), repr(t.meta["environment"])) for t in found})
+
+
+@pytest.mark.parametrize("source", JOBS)
+def test_guesses_change_something_and_are_right_by_luck_only(source):
+    found = tasks(source)
+    guesses = [guessed_example(task, seed=0) for task in found]
+    assert guesses == [guessed_example(task, seed=0) for task in found]
+    assert all(call["name"] in {"move", "write", "sql"} for guess in guesses for call in json.loads(guess))
+    assert sum(guess == task.gold for guess, task in zip(guesses, found, strict=True)) < len(found) / 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from oncurve.config import RunConfig, dump_config, load_config
 from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint
 from oncurve.model import Policy, load_policy
-from oncurve.rollout import TorchEngine
+from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks, preview
 from oncurve.train import formula_of
@@ -101,9 +101,9 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
     use_threads(config.threads or available_cores())
     policy = load_policy(config.model, seed=config.seed)
     settings = config.evaluation
-    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer, local_engine(policy, config.rollout) as engine:
         evaluation = evaluate_policy(
-            TorchEngine(policy, max_rows=config.rollout.max_rows),
+            engine,
             scorer,
             load_tasks(config.tasks, seed=config.seed).held_out[: settings.num_tasks],
             policy.encode_prompt,

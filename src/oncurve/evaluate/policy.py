@@ -14,6 +14,7 @@ from oncurve.evaluate.estimators import avg_at_k, clustered_interval, pass_at_k,
 from oncurve.rollout import Engine, Request
 from oncurve.types import Completion, Prompt, Sampling, Settings, Status, Task, Verdict, derive_seed
 from oncurve.verify import Item, Scorer
+from oncurve.verify.environments import environment_of
 
 
 class EvaluationSettings(Settings):
@@ -167,16 +168,19 @@ def _ask(
     step: int,
 ) -> tuple[list[Completion], list[Verdict]]:
     requests = [
-        Request(task_id=task.id, index=index, prompt_ids=ids, seed=derive_seed("evaluation", seed, task.id, index))
-        for task, ids in zip(tasks, prompts, strict=True)
+        Request(
+            task_id=task.id,
+            index=index,
+            prompt_ids=ids,
+            seed=derive_seed("evaluation", seed, task.id, index),
+            environment=environment,
+        )
+        for task, ids, environment in zip(tasks, prompts, map(environment_of, tasks), strict=True)
         for index in range(times)
     ]
     completions = engine.generate(requests, sampling, policy_version=step)
     owners = [task for task in tasks for _ in range(times)]
-    items = [
-        Item(task=task, text=done.text, token_ids=done.token_ids, is_truncated=done.is_truncated)
-        for task, done in zip(owners, completions, strict=True)
-    ]
+    items = [Item.of(task, done) for task, done in zip(owners, completions, strict=True)]
     return completions, scorer.score(items)
 
 

@@ -46,3 +46,13 @@ class Policy:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of sampled ids without special tokens, for verifiers and people. Never encoded again."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def spell(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Text of token ids with special tokens written out: what a tool call is read from. Never encoded again."""
+        return [str(text) for text in self.tokenizer.batch_decode([list(row) for row in rows])]
+
+    def encode_foreign(self, text: str) -> tuple[int, ...]:
+        """Token ids of text that the policy did not write. What looks like a special token in it becomes plain text, so
+        that it can neither end a turn nor begin one."""
+        ids = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        return tuple(cast("list[int]", ids))

@@ -11,6 +11,14 @@ import pyarrow.parquet as pq
 from oncurve.report.storage import replacing, storage_errors
 from oncurve.types import RunError
 
+_INSERTED = pa.struct(
+    [
+        ("after", pa.int64()),
+        ("token_ids", pa.list_(pa.int64())),
+        ("text", pa.string()),
+        ("after_chars", pa.int64()),
+    ]
+)
 SCHEMA = pa.schema(
     [
         pa.field("step", pa.int64(), nullable=False),
@@ -33,6 +41,7 @@ SCHEMA = pa.schema(
         pa.field("evidence", pa.string(), nullable=False),
         pa.field("cause", pa.string()),
         pa.field("advantage", pa.float64(), nullable=False),
+        pa.field("inserted", pa.list_(_INSERTED), nullable=False),
     ]
 )
 """The columns of a rollout record, in the order of both stores. Exactly one of ``prompt`` and ``messages`` is set."""

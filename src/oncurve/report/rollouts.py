@@ -14,7 +14,19 @@ from typing import Any
 
 from oncurve.report.parquet import count_records, read_records, write_records
 from oncurve.report.storage import LineFile, finite, plain, replacing, storage_errors, sync_path, well_formed
-from oncurve.types import Completion, FinishReason, Group, Message, Prompt, RunError, Status, Task, Verdict
+from oncurve.types import (
+    Completion,
+    FinishReason,
+    Group,
+    Inserted,
+    Message,
+    Prompt,
+    RunError,
+    Status,
+    Task,
+    Verdict,
+    transcript,
+)
 
 STEPS_PER_PART = 20
 
@@ -48,6 +60,13 @@ class Rollout:
     evidence: str
     cause: str | None
     advantage: float
+    inserted: tuple[Inserted, ...] = ()
+    """What an environment wrote between the tokens."""
+
+    @property
+    def transcript(self) -> str:
+        """The completion for people: its text with the answers of the environment where they stood."""
+        return transcript(self.text, self.inserted)
 
 
 class RolloutStore:
@@ -221,6 +240,15 @@ def _record(
         "evidence": well_formed(verdict.evidence),
         "cause": None if verdict.cause is None else well_formed(verdict.cause),
         "advantage": finite(advantage, f"{where}: advantage"),
+        "inserted": [
+            {
+                "after": part.after,
+                "token_ids": list(part.token_ids),
+                "text": well_formed(part.text),
+                "after_chars": part.after_chars,
+            }
+            for part in completion.inserted
+        ],
     }
 
 
@@ -238,6 +266,9 @@ def _from_record(record: dict[str, Any]) -> Rollout:
         **record
         | {
             "prompt": prompt if messages is None else tuple(Message(**turn) for turn in messages),
+            "inserted": tuple(
+                Inserted(**part | {"token_ids": tuple(part["token_ids"])}) for part in record.get("inserted", ())
+            ),
             "finish_reason": FinishReason(record["finish_reason"]),
             "status": Status(record["status"]),
         }

@@ -109,7 +109,9 @@ def _sample_group(group: tuple[Rollout, ...], budget: int) -> tuple[GroupSample,
     budget -= sum(map(_size, (prompt_text(head.prompt), head.gold, head.kind, head.task_id)))
     members = []
     for member in group:
-        cost = _MEMBER_BYTES + sum(map(_size, (member.text, member.evidence, member.cause or "", *member.components)))
+        cost = _MEMBER_BYTES + sum(
+            map(_size, (member.transcript, member.evidence, member.cause or "", *member.components))
+        )
         if cost > budget:
             break
         budget -= cost

@@ -1,7 +1,10 @@
 """Rollouts: an engine samples completions, a judge scores them, groups come out."""
 
 from oncurve.rollout.collect import Collector, Judge, Rollout
+from oncurve.rollout.dialogue import encode_episode
 from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.local import local_engine
+from oncurve.rollout.multi_turn import ToolEngine, ToolSettings
 from oncurve.rollout.resample import collect_informative, is_informative
 from oncurve.rollout.settings import RolloutSettings
 from oncurve.rollout.torch_engine import TorchEngine
@@ -13,7 +16,11 @@ __all__ = [
     "Request",
     "Rollout",
     "RolloutSettings",
+    "ToolEngine",
+    "ToolSettings",
     "TorchEngine",
     "collect_informative",
+    "encode_episode",
     "is_informative",
+    "local_engine",
 ]

@@ -10,6 +10,7 @@ from oncurve.rollout.engine import Engine, Request
 from oncurve.rollout.settings import RolloutSettings
 from oncurve.types import Completion, Group, Task, Verdict, derive_seed
 from oncurve.verify import Item, num_duplicates
+from oncurve.verify.environments import environment_of
 
 
 class Judge(Protocol):
@@ -50,7 +51,7 @@ class Rollout:
         completions = [completion for group in self.all_groups for completion in group.completions]
         if not completions:
             return {}
-        items = [_item(group.task, completion) for group in self.all_groups for completion in group.completions]
+        items = [Item.of(group.task, completion) for group in self.all_groups for completion in group.completions]
         num_tokens = sum(len(completion.token_ids) for completion in completions)
         return {
             "tokens/completion": float(num_tokens),
@@ -121,20 +122,21 @@ class Collector:
         return Rollout(groups=groups, seconds_rollout=sampled - began, seconds_verify=scored - sampled)
 
     def _requests(self, task: Task, step: int, round_index: int) -> list[Request]:
-        prompt_ids = self._policy.encode_prompt(task.prompt)
+        prompt_ids, environment = self._policy.encode_prompt(task.prompt), environment_of(task)
         return [
             Request(
                 task_id=task.id,
                 index=index,
                 prompt_ids=prompt_ids,
                 seed=derive_seed("rollout", self._seed, step, round_index, task.id, index),
+                environment=environment,
             )
             for index in range(self._settings.group_size)
         ]
 
     def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Verdict]:
         owners = [task for task in tasks for _ in range(self._settings.group_size)]
-        items = [_item(task, completion) for task, completion in zip(owners, completions, strict=True)]
+        items = [Item.of(task, completion) for task, completion in zip(owners, completions, strict=True)]
         verdicts = self._judge.score(items)
         if len(verdicts) != len(items):
             raise ValueError(f"{len(items)} completions were scored, but {len(verdicts)} verdicts came back")
@@ -149,7 +151,3 @@ class Collector:
                     "hold the same completions: give each task an id of its own, or collect it in another round."
                 )
             seen.add(task.id)
-
-
-def _item(task: Task, completion: Completion) -> Item:
-    return Item(task=task, text=completion.text, token_ids=completion.token_ids, is_truncated=completion.is_truncated)

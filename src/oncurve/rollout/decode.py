@@ -5,7 +5,7 @@ N jobs, R rows alive, L the largest completion budget, V vocabulary. Python loop
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
@@ -42,6 +42,17 @@ class Job:
     seed: int
     budget: int
     """Most tokens, at least 1."""
+    stop: "Stop | None" = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """A rule that ends a completion beside the terminators."""
+
+    may_end: Tensor
+    """[V] bool: tokens that can complete what it looks for; the others are not asked about."""
+    has_ended: Callable[[list[int]], bool]
+    """Asked with all tokens of a completion so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +66,7 @@ class Record:
     lengths: Tensor
     """[N] int64 number of tokens."""
     is_stopped: Tensor
-    """[N] bool: ended by a terminator."""
+    """[N] bool: ended by a terminator or a ``Stop``."""
     seconds: Tensor
     """[N] float64 since the loop began."""
 
@@ -107,6 +118,7 @@ class Decoder:
         self._is_terminator = torch.zeros(max(forward.vocab_size, max(terminators) + 1), dtype=torch.bool)
         self._is_terminator[sorted(terminators)] = True
         self._is_terminator = self._is_terminator.to(self._device)
+        self._has_stops = any(job.stop is not None for job in jobs)
 
         order = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].prompt), jobs[i].prompt))
         self._waiting = deque(order)
@@ -157,6 +169,8 @@ class Decoder:
         self._record.logprobs[rows.job, rows.count] = drawn.logprobs
         is_terminator = self._is_terminator[drawn.ids]
         had_ended = rows.count == self._max_budget
+        if self._has_stops:
+            is_terminator = is_terminator | self._is_stop(rows, drawn.ids.tolist(), had_ended.tolist())
         rows.count.add_(1)
         has_ended = is_terminator | (rows.count >= rows.budget)  # of ended rows too: L + 1 is above every budget
         num_ended = int(has_ended.sum())
@@ -165,6 +179,16 @@ class Decoder:
             self._num_ended = num_ended
         rows.count.masked_fill_(has_ended, self._max_budget)
         return drawn.ids
+
+    def _is_stop(self, rows: _Rows, ids: list[int], had_ended: list[bool]) -> Tensor:
+        """[R] True for live rows that a rule of their own ends with the token just recorded."""
+        found = [False] * len(ids)
+        counts, jobs = rows.count.tolist(), rows.job.tolist()
+        for row, (token, is_over, job) in enumerate(zip(ids, had_ended, jobs, strict=True)):
+            stop = self._jobs[job].stop
+            if stop is not None and not is_over and bool(stop.may_end[token]):
+                found[row] = stop.has_ended(self._record.tokens[job, : counts[row] + 1].tolist())
+        return torch.tensor(found, device=self._device)
 
     def _note_ends(self, rows: _Rows, is_new: Tensor, is_terminator: Tensor) -> None:
         jobs = rows.job[is_new]

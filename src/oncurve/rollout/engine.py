@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from oncurve.types import Completion, Sampling
+from oncurve.verify.environments import EnvironmentSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +18,12 @@ class Request:
     prompt_ids: tuple[int, ...]
     seed: int
     """In [0, 2**64). It alone decides the randomness of this completion."""
+    max_tokens: int | None = None
+    """Most tokens of this one; None takes those of the sampling."""
+    stop: tuple[str, ...] = ()
+    """Texts that end it too: the token that completes one is its last."""
+    environment: EnvironmentSpec | None = None
+    """For ``ToolEngine``: what its calls are carried out on. Other engines sample text."""
 
 
 class Engine(Protocol):
@@ -26,7 +33,8 @@ class Engine(Protocol):
         """Sample one completion per request, in the order of the requests.
 
         A completion depends on the weights, its prompt, its seed and ``sampling``; not on the other requests. Ids go
-        through unchanged: ``token_ids`` is what was sampled, up to and including the first terminator.
+        through unchanged: ``token_ids`` is what was sampled, up to and including the first terminator, or the token by
+        which the text holds one of the request's ``stop``.
 
         Raises:
             DataError: a prompt is empty or leaves no room in the context; names the task, the lengths, the remedy.

@@ -2,6 +2,7 @@
 
 from pydantic import Field, field_validator
 
+from oncurve.rollout.multi_turn import ToolSettings
 from oncurve.types import Sampling, Settings
 
 
@@ -20,6 +21,9 @@ class RolloutSettings(Settings):
 
     max_rows: int = Field(512, ge=1)
     """Most completions that grow at once; the rest wait. Lower it when memory is short: samples stay the same."""
+
+    tools: ToolSettings = ToolSettings()
+    """Episodes of tool tasks; other tasks have none."""
 
     @field_validator("sampling")
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from oncurve.model import Policy
-from oncurve.rollout.decode import Decoder, Job, Record
+from oncurve.rollout.decode import Decoder, Job, Record, Stop
 from oncurve.rollout.engine import Request
 from oncurve.rollout.forward import Forward
 from oncurve.types import Completion, DataError, FinishReason, Sampling
@@ -29,6 +29,7 @@ class TorchEngine:
         self._policy = policy
         self._max_rows = max_rows
         self._forward = Forward(policy.model)
+        self._stops: dict[tuple[str, ...], Stop] = {}
 
     def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
         """See ``Engine.generate``."""
@@ -61,7 +62,28 @@ class TorchEngine:
                 f"room for at most {context - 1} and one sampled token. Shorten or drop this task, or use a model with "
                 "a longer context."
             )
-        return Job(name=name, prompt=request.prompt_ids, seed=request.seed, budget=min(max_tokens, context - length))
+        wanted = max_tokens if request.max_tokens is None else request.max_tokens
+        return Job(
+            name=name,
+            prompt=request.prompt_ids,
+            seed=request.seed,
+            budget=min(wanted, context - length),
+            stop=self._stop_of(request.stop),
+        )
+
+    def _stop_of(self, texts: tuple[str, ...]) -> Stop | None:
+        if texts and texts not in self._stops:
+            vocabulary = self._policy.spell([[token] for token in range(len(self._policy.tokenizer))])
+            lasts = {text[-1] for text in texts}
+            may_end = torch.zeros(max(self._forward.vocab_size, len(vocabulary)), dtype=torch.bool)
+            may_end[: len(vocabulary)] = torch.tensor([bool(lasts.intersection(said)) for said in vocabulary])
+
+            def has_ended(tokens: list[int]) -> bool:
+                (said,) = self._policy.spell([tokens])
+                return any(text in said for text in texts)
+
+            self._stops[texts] = Stop(may_end=may_end, has_ended=has_ended)
+        return self._stops.get(texts)
 
     def _completions(
         self, requests: Sequence[Request], sampling: Sampling, record: Record, policy_version: int

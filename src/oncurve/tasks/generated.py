@@ -141,7 +141,8 @@ def worked_example(task: Task) -> str:
 def guessed_example(task: Task, *, seed: int) -> str:
     """A completion that guesses: right in form, ``guess`` for its reasoning, and an answer that is right only by luck.
 
-    For countdown, for example, ``<think>guess</think><answer>4-2+5</answer>``.
+    For countdown, for example, ``<think>guess</think><answer>4-2+5</answer>``. Of a tool task: calls, in the form of
+    its gold, that change something without looking.
 
     Args:
         task: of a generated source.
@@ -152,6 +153,10 @@ def guessed_example(task: Task, *, seed: int) -> str:
     """
     source = SOURCES.get(task.meta.get("generator", ""))
     if source is None or source.guess is None:
-        raise ValueError(f"task {task.id} ({task.kind}) has no guessed example: of the sources, only countdown does")
+        raise ValueError(
+            f"task {task.id} ({task.kind}) has no guessed example: of the sources, countdown, files and database do"
+        )
     rng = Random(derive_seed("guess", seed, task.id))  # noqa: S311
+    if source.has_tools:
+        return source.guess(rng, task)
     return state_answer(source.guess(rng, task), "guess", task.meta["answer_format"])

@@ -9,7 +9,7 @@ from oncurve.config import RunConfig
 from oncurve.evaluate import Evaluation, evaluate_policy
 from oncurve.evaluate.estimators import Comparison, paired_comparison
 from oncurve.model import Policy
-from oncurve.rollout import TorchEngine
+from oncurve.rollout import local_engine
 from oncurve.tasks import load_tasks
 from oncurve.types import Status, Verdict
 from oncurve.verify import Item, Scorer
@@ -41,7 +41,7 @@ class Examiner:
         self._config = config
         self._policy = policy
         self._tasks = load_tasks(config.tasks, seed=config.seed).held_out[:num_tasks]
-        self._engine = TorchEngine(policy, max_rows=config.rollout.max_rows)
+        self._engine = local_engine(policy, config.rollout)
         self._scorer = _Remembering(config.reward, base_dir=Path())
 
     def __enter__(self) -> Self:
@@ -49,6 +49,7 @@ class Examiner:
 
     def __exit__(self, *_: object) -> None:
         self._scorer.close()
+        self._engine.close()
 
     def ask(self, step: int) -> Answers:
         """Answer every task once; ``step`` is written on the evaluation."""

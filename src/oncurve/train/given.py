@@ -13,7 +13,7 @@ from oncurve.train.encode import canonical
 from oncurve.train.examples import Example, WorkedExamples, examples_of_file
 from oncurve.train.pairs import pairs_of_file, pairs_of_run
 from oncurve.train.walk import Source, Walk
-from oncurve.types import DataError
+from oncurve.types import DataError, weave
 
 _REASONS = {
     "all_right": "groups whose completions are all right",
@@ -112,7 +112,7 @@ def _finite(
 
 
 def _length(item: PreferencePair | Example) -> int:
-    prompt, *completions = (
-        (item.prompt_ids, item.chosen_ids, item.rejected_ids) if isinstance(item, PreferencePair) else item
-    )
-    return len(prompt) + max(map(len, completions))
+    if isinstance(item, PreferencePair):
+        return len(item.prompt_ids) + max(len(item.chosen_ids), len(item.rejected_ids))
+    prompt, completion, inserted = item
+    return len(prompt) + len(weave(completion, inserted).token_ids)

@@ -80,6 +80,7 @@ def pairs_of_run(
     made = pair_rollouts(read_rollouts(run), seed=seed, max_per_task=max_per_task)
     kept = [pair for pair in made.pairs if canonical(pair.chosen.prompt) not in held_out]
     for pair in kept:
+        _refuse_episodes(run, pair.chosen, pair.rejected)
         _require_same_tokenizer(run, policy, pair.chosen)
         _require_same_tokenizer(run, policy, pair.rejected)
     pairs = [
@@ -127,6 +128,15 @@ def _pairs_of(members: Sequence[Rollout], seed: int) -> tuple[list[RolloutPair],
 
 def _order(seed: int, rollout: Rollout) -> int:
     return derive_seed("pairs", seed, rollout.step, rollout.group, rollout.index)
+
+
+def _refuse_episodes(run: Path, *members: Rollout) -> None:
+    for member in members:
+        if member.inserted:
+            raise DataError(
+                f"{run}: completion {member.index} of task {member.task_id} holds answers of an environment, which a "
+                'pair of plain completions cannot. Learn tool tasks online, or from worked examples (method = "sft").'
+            )
 
 
 def _require_same_tokenizer(run: Path, policy: Policy, rollout: Rollout) -> None:

@@ -10,9 +10,9 @@ import torch
 
 from oncurve.config import RunConfig
 from oncurve.model import MemoryEstimate, Policy, Workload, estimate_memory
-from oncurve.rollout import Collector, TorchEngine
+from oncurve.rollout import Collector, local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
-from oncurve.types import Group, RunError, Task
+from oncurve.types import Group, RunError, Task, weave
 from oncurve.verify import Scorer
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -80,8 +80,7 @@ def require_memory(config: RunConfig, *, row_tokens: int) -> None:
 
 def measure_step(config: RunConfig, policy: Policy, tasks: Sequence[Task]) -> StepSeconds:
     """Sample the groups of a few tasks, run them through the model once, and scale up to a whole step."""
-    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
-        engine = TorchEngine(policy, max_rows=config.rollout.max_rows)
+    with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer, local_engine(policy, config.rollout) as engine:
         collector = Collector(policy, engine, scorer, config.rollout, seed=config.seed)
         rollout = collector.collect(tasks, policy_version=0)
     scale = config.rollout.num_prompts / len(tasks)
@@ -93,7 +92,9 @@ def measure_step(config: RunConfig, policy: Policy, tasks: Sequence[Task]) -> St
 
 
 def _forward(policy: Policy, group: Group) -> None:
-    rows = [torch.tensor([*done.prompt_ids, *done.token_ids]) for done in group.completions]
+    rows = [
+        torch.tensor([*done.prompt_ids, *weave(done.token_ids, done.inserted).token_ids]) for done in group.completions
+    ]
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     is_token = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
     with torch.inference_mode():

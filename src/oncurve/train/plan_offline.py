@@ -12,6 +12,7 @@ from oncurve.model import Policy
 from oncurve.tasks import TaskSet
 from oncurve.train.examples import Example
 from oncurve.train.given import Given, load_given
+from oncurve.types import weave
 
 _TIMED_ROWS = 8
 _BACKWARD = 2.0
@@ -41,11 +42,11 @@ def plan_offline(config: RunConfig, policy: Policy, tasks: TaskSet) -> OfflinePl
     """
     given = load_given(config, policy, tasks)
     rows = [row for item in given.source.take(given.batch_size) for row in _rows(item)]
-    sizes = [len(prompt) + len(completion) for prompt, completion in rows]
+    sizes = [len(prompt) + len(weave(completion, inserted).token_ids) for prompt, completion, inserted in rows]
     return OfflinePlan(
         given=given,
         steps=given.num_steps(config.steps),
-        completion_tokens=sum(len(completion) for _, completion in rows),
+        completion_tokens=sum(len(completion) for _, completion, _ in rows),
         row_tokens=max(given.longest, *sizes),
         seconds=_forward_seconds(policy, rows[:_TIMED_ROWS]) * len(rows) / len(rows[:_TIMED_ROWS]) * _passes(config),
     )
@@ -53,7 +54,7 @@ def plan_offline(config: RunConfig, policy: Policy, tasks: TaskSet) -> OfflinePl
 
 def _rows(item: PreferencePair | Example) -> list[Example]:
     if isinstance(item, PreferencePair):
-        return [(item.prompt_ids, item.chosen_ids), (item.prompt_ids, item.rejected_ids)]
+        return [(tuple(item.prompt_ids), tuple(ids), ()) for ids in (item.chosen_ids, item.rejected_ids)]
     return [item]
 
 
@@ -66,7 +67,7 @@ def _passes(config: RunConfig) -> float:
 
 
 def _forward_seconds(policy: Policy, rows: Sequence[Example]) -> float:
-    tensors = [torch.tensor([*prompt, *completion]) for prompt, completion in rows]
+    tensors = [torch.tensor([*prompt, *weave(said, inserted).token_ids]) for prompt, said, inserted in rows]
     padded = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
     is_token = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in tensors], batch_first=True)
     started = time.perf_counter()

@@ -12,7 +12,7 @@ from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
-from oncurve.rollout import TorchEngine
+from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
 from oncurve.train.checks import recorded, require_history, require_same_data, require_same_start
@@ -80,7 +80,7 @@ class Session(ABC):
         self._held_out = material.tasks.held_out[: config.evaluation.num_tasks]
         self._source: Cursor = material.source
         self._scorer = Scorer(config.reward, builders=NETWORK_VERIFIERS)
-        self._engine = TorchEngine(material.policy, max_rows=config.rollout.max_rows)
+        self._engine = local_engine(material.policy, config.rollout)
 
     @classmethod
     @abstractmethod
@@ -154,6 +154,7 @@ class Session(ABC):
 
     def __exit__(self, *_: object) -> None:
         self._scorer.close()
+        self._engine.close()
         self.folder.unlock()
 
     @property

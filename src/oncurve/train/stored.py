@@ -205,6 +205,7 @@ class StoredRun:
             finish_reason=record.finish_reason,
             sampling=self.config.rollout.sampling,
             text=record.text,
+            inserted=record.inserted,
         )
 
 

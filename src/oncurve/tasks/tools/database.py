@@ -7,7 +7,7 @@ from pydantic import Field
 
 from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.tools.wording import ask_with_tools, solution
-from oncurve.types import Settings
+from oncurve.types import Settings, Task
 
 Job = Literal["set", "delete", "raise", "largest"]
 
@@ -61,6 +61,12 @@ def database(rng: Random, options: DatabaseOptions) -> Problem:
     )
 
 
+def guess_database(rng: Random, task: Task) -> str:
+    """Delete some row, whatever the job."""
+    rows = task.meta["environment"]["start"]["t"]["rows"]
+    return solution(("sql", {"query": f"delete from t where id={rng.choice(rows)[0]}"}))  # noqa: S608  a number of ours
+
+
 def _other(rng: Random, numbers: list[int], most: int) -> int:
     """A number that no row holds, so that setting it always changes something."""
     return rng.choice([number for number in range(1, min(most, 99) + 1) if number not in numbers])
@@ -76,6 +82,7 @@ DATABASE = Source(
     verifier="environment",
     options=DatabaseOptions,
     generate=database,
+    guess=guess_database,
     has_compact=True,
     has_tools=True,
 )

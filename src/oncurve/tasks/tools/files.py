@@ -7,7 +7,7 @@ from pydantic import Field
 
 from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.tools.wording import ask_with_tools, solution
-from oncurve.types import Settings
+from oncurve.types import Settings, Task
 
 Job = Literal["move", "copy", "add"]
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
@@ -60,6 +60,22 @@ def files(rng: Random, options: FilesOptions) -> Problem:
     )
 
 
+def guess_files(rng: Random, task: Task) -> str:
+    """The job without looking: a file is renamed to where it should be, a number is written that nobody read."""
+    start, goal = (task.meta["environment"][part] for part in ("start", "goal"))
+    (target,) = set(goal) - set(start)
+    if task.kind == "files_move":
+        return solution(("move", {"source": rng.choice(sorted(start)), "target": target}))
+    digits = "".join(rng.choice("123456789") for _ in goal[target])
+    return solution(("write", {"path": target, "text": digits}))
+
+
 FILES = Source(
-    name="files", verifier="environment", options=FilesOptions, generate=files, has_compact=True, has_tools=True
+    name="files",
+    verifier="environment",
+    options=FilesOptions,
+    generate=files,
+    guess=guess_files,
+    has_compact=True,
+    has_tools=True,
 )
