@@ -152,3 +152,20 @@ def test_a_preset_on_the_command_line_takes_the_place_of_the_objective_in_the_fi
     changed = load_config(None, ["--objective.preset", "dr_grpo", "--objective.clip-high", "0.3"])
     assert changed.objective == config.objective.model_copy(update={"clip_high": 0.3})
     assert load_config(None, ["--objective.preset", "ppo"]).objective.advantage.estimator == "gae"
+
+
+def test_a_warm_up_that_leaves_the_policy_no_step_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"warmup_rollouts = 5 leaves none of steps = 5 to the policy"):
+        load_config(None, ["--objective.preset", "ppo", "--steps", "5"])
+    assert load_config(None, ["--objective.preset", "ppo", "--steps", "6"]).critic.warmup_rollouts == 5
+
+
+@pytest.mark.parametrize("words", [["--dpo.beta", "0.5"], ["--sft.examples", "rows.jsonl"]])
+def test_data_of_another_method_are_refused(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r'does nothing with method = "online"'):
+        load_config(None, words)
+
+
+def test_an_error_about_a_table_says_that_the_command_line_had_a_part_in_it() -> None:
+    with pytest.raises(ConfigError, match="the embedded default, with the command line: objective: there is no preset"):
+        load_config(None, ["--objective.preset", "gpso"])

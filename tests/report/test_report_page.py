@@ -327,3 +327,14 @@ def test_a_page_that_cannot_be_written_is_one_clear_error(tmp_path):
     (run.path / "report.html").mkdir()
     with pytest.raises(StorageError, match=r"cannot write .*report\.html: Is a directory"):
         render_report(run.path)
+
+
+def test_a_change_on_the_same_tasks_is_judged_by_the_answers_that_changed() -> None:
+    # Ten tasks won and one lost: twice the chance of at most 1 of 11 heads is 2 * 12 / 2048 = 0.0117.
+    before = {"task_digest": "a", "greedy_correct": "1" + "0" * 10 + "1" * 5, "interval": [0.2, 0.6]}
+    after = {"task_digest": "a", "greedy_correct": "0" + "1" * 10 + "1" * 5, "interval": [0.5, 0.99]}
+    assert certainty(before, after) == (
+        "10 held-out tasks became right and 1 wrong: chance alone hardly does that (exact sign test, p 0.012)."
+    )
+    assert "No held-out answer changed" in certainty(before, before)
+    assert "overlap" in certainty(before, after | {"task_digest": "b"})

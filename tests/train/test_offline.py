@@ -230,8 +230,8 @@ def test_sources_without_worked_examples_say_so_before_the_run(
 def test_the_report_reads_well_without_rollouts(
     method: str, small_config: Callable[..., RunConfig], source_run: Path
 ) -> None:
-    words = ("--dpo.rollouts", str(source_run), "--dpo.batch_size", "3", "--sft.batch_size", "4")
-    config = small_config("--method", method, *words)
+    pairs = ("--dpo.rollouts", str(source_run), "--dpo.batch_size", "3")
+    config = small_config("--method", method, *(pairs if method == "dpo" else ("--sft.batch_size", "4")))
     run(config)
     path = Path(config.run_dir)
     assert "No rollouts are recorded." not in summarise(path)["missing"]

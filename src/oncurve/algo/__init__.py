@@ -34,6 +34,7 @@ from oncurve.algo.entropy_control import (
 )
 from oncurve.algo.estimate import GradedRewards, estimate_advantages, finish_advantages, token_advantages
 from oncurve.algo.formula import Formula, describe_objective
+from oncurve.algo.formula_critic import describe_critic
 from oncurve.algo.formula_offline import describe_preference, describe_supervised
 from oncurve.algo.group_variants import (
     difficulty_advantages,
@@ -117,6 +118,7 @@ __all__ = [
     "completion_mask",
     "completion_ratio",
     "decoupled_loss",
+    "describe_critic",
     "describe_objective",
     "describe_preference",
     "describe_supervised",

@@ -228,7 +228,7 @@ _PAPERS = {
     ),
     "ppo": _preset(
         "arXiv:1707.06347, arXiv:1506.02438",
-        "The critic has its own settings: learner.critic.",
+        "The critic has its own settings: critic.",
         advantage=_estimator("gae", whiten=True),
         aggregation="token-mean",
         zero_variance="keep",

@@ -23,6 +23,7 @@ _SHOWN = (
     ("entropy", "entropy/mean", ".3f"),
     ("clip", "clip/high", ".3f"),
     ("grad", "grad/norm", ".2f"),
+    ("critic explains", "critic/explained_variance", ".2f"),
     ("gap", "gap/mean_abs", ".1e"),
 )
 
@@ -34,9 +35,10 @@ _LEGENDS = {
     "sft": f"loss: nats a token of the examples; {_GIVEN}",
 }
 _LEGEND = (
-    "reward: mean of the rollout, all components; mixed: share of groups with right and wrong answers, the only ones "
-    "that teach; tokens: per completion; kl: to the starting policy; entropy: nats a token; clip: share of tokens; "
-    "grad: norm; gap: mean difference of sampler and learner log-probs, about 1e-6 in float32 and 1e-2 in bfloat16"
+    "reward: mean of the rollout, all components; mixed: share of groups with right and wrong answers; tokens: per "
+    "completion; kl: to the starting policy; entropy: nats a token; clip: share of tokens; grad: norm, 0 while a "
+    "critic warms up; gap: mean difference of sampler and learner log-probs, about 1e-6 in float32 and 1e-2 in "
+    "bfloat16"
 )
 
 

@@ -185,7 +185,8 @@ def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _explain_one(detail: ErrorDetails, where: str, typed: set[str], model: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in detail["loc"])
-    source = "the command line" if key in typed else where
+    is_touched = any(word == key or word.startswith(f"{key}." if key else "") for word in typed)
+    source = "the command line" if key in typed else f"{where}, with the command line" if is_touched else where
     if detail["type"] == "extra_forbidden":
         return f"{source}: unknown setting {key}.{nearest_setting(key, model)}"
     given = detail["input"]

@@ -77,6 +77,28 @@ class RunConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _warmup_leaves_steps_for_the_policy(self) -> "RunConfig":
+        waits = self.critic.warmup_rollouts
+        if self.method == "online" and self.objective.advantage.estimator == "gae" and waits >= self.steps:
+            raise ValueError(
+                f"critic.warmup_rollouts = {waits} leaves none of steps = {self.steps} to the policy: it would end as "
+                "it began. Lower critic.warmup_rollouts, or raise steps."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _data_belong_to_the_method(self) -> "RunConfig":
+        unused = "dpo" if self.method != "dpo" and self.dpo != DpoSettings() else ""
+        if self.method != "sft" and self.sft.examples is not None:
+            unused = "sft.examples"
+        if unused:
+            wanted = unused.partition(".")[0]
+            raise ValueError(
+                f'{unused} does nothing with method = "{self.method}". Remove it, or set method = "{wanted}".'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _pairs_have_a_source(self) -> "RunConfig":
         if self.method == "dpo" and self.dpo.pairs is None and self.dpo.rollouts is None:
             raise ValueError(

@@ -220,9 +220,10 @@ def _lead_sentence(
         if p < 0.05
         else f"p {p:.2g}: these tasks do not tell the two apart"
     )
+    verb = "won" if p < 0.05 else "is ahead"
     return (
-        f"{where}: {lead.best} won with {_percent(found[lead.best])}, {_points(difference)} points on {lead.second} "
-        f"with {_percent(found[lead.second])} ({sure})."
+        f"{where}: {lead.best} {verb} with {_percent(found[lead.best])}, {_points(difference)} points on "
+        f"{lead.second} with {_percent(found[lead.second])} ({sure})."
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
+from scipy.stats import binomtest
 
 from oncurve.report.charts import MAX_POINTS, charts
 from oncurve.report.costs import Costs, colour_of, cost_cells, cost_facts, cost_headings, cost_segments, costs_of
@@ -126,13 +127,39 @@ def headline(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) 
 
 
 def certainty(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    """Say whether the two greedy intervals are apart; nothing when one of them is missing."""
+    """Say how sure the change of greedy accuracy is; nothing when it was not measured.
+
+    On the same tasks the exact sign test over the answers that changed decides; without a record of them, whether the
+    two intervals are apart.
+    """
+    paired = _changed_answers(before or {}, after or {})
+    if paired is not None:
+        return _sign_test(*paired)
     old, new = (before or {}).get("interval"), (after or {}).get("interval")
     if old is None or new is None:
         return ""
     if old[1] < new[0] or new[1] < old[0]:
         return "The intervals before and after do not overlap."
     return "The intervals before and after overlap: this run alone does not show a change."
+
+
+def _changed_answers(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Tasks that became right and that became wrong; None when the two were not asked the same, or not recorded."""
+    if before.get("task_digest") is None or before.get("task_digest") != after.get("task_digest"):
+        return None
+    old, new = before.get("greedy_correct"), after.get("greedy_correct")
+    if old is None or new is None:
+        return None
+    pairs = list(zip(old, new, strict=True))
+    return sum(not int(a) and bool(int(b)) for a, b in pairs), sum(bool(int(a)) and not int(b) for a, b in pairs)
+
+
+def _sign_test(won: int, lost: int) -> str:
+    if won + lost == 0:
+        return "No held-out answer changed between right and wrong."
+    p = float(binomtest(won, won + lost).pvalue)
+    verdict = "chance alone hardly does that" if p < 0.05 else "chance alone may do that"
+    return f"{won} held-out tasks became right and {lost} wrong: {verdict} (exact sign test, p {p:.2g})."
 
 
 def measures(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Measure]:
