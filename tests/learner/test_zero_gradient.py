@@ -48,7 +48,9 @@ def group(
 
 
 def learner_of(objective: ObjectiveSettings) -> Learner:
-    return Learner(tiny_policy(), LearnerSettings(max_logprob_gap=1e6), objective, sampling=SAMPLING)
+    corrects = objective.correction.mode != "none"
+    settings = LearnerSettings(max_logprob_gap=1e6, old_logprobs="auto" if corrects else "sampler")
+    return Learner(tiny_policy(), settings, objective, sampling=SAMPLING)
 
 
 def counts(groups: Sequence[Group], **objective: object) -> dict[str, int]:

@@ -261,7 +261,7 @@ def test_an_interrupted_call_does_not_answer_the_next_one(make_worker: MakeWorke
     worker.start()
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        worker.call({"x": "old", "s": 1.0})
+        worker.call({"x": "old", "s": 60.0})
     assert worker.call({"x": "new", "s": 0.0}).value == "new"
 
 

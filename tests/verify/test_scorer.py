@@ -2,6 +2,8 @@
 
 import json
 import math
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +219,19 @@ def test_a_scorer_that_cannot_be_built_leaves_no_process(tmp_path: Path):
     parts = {"a": {"verifier": "good.py:f"}, "b": {"verifier": "missing.py:f"}}
     with pytest.raises(ConfigError, match=r"missing\.py"):
         Scorer(settings(components=parts), base_dir=tmp_path)
-    running = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
-    assert not any(str(tmp_path / "good.py").encode() in line for line in running)
+    deadline = time.monotonic() + 10  # a killed process is gone when the kernel has got round to it
+    while is_running(tmp_path / "good.py") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(tmp_path / "good.py")
+
+
+def is_running(script: Path) -> bool:
+    """True when a process has this path on its command line; processes may end while this looks."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(script).encode() in entry.read_bytes():
+                return True
+    return False
 
 
 def test_closing_twice_is_fine():

@@ -9,15 +9,15 @@ from oncurve.types import Settings, did_you_mean
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
 from oncurve.verify.code import CodeSettings, CodeVerifier
 from oncurve.verify.countdown import CountdownSettings, CountdownVerifier
+from oncurve.verify.environments import EnvironmentSettings, EnvironmentVerifier
 from oncurve.verify.formats.json_format import JsonSettings, JsonVerifier
 from oncurve.verify.formats.tool_calls import ToolCallSettings, ToolCallVerifier
 from oncurve.verify.formats.xml_format import XmlSettings, XmlVerifier
-from oncurve.verify.environments import EnvironmentSettings, EnvironmentVerifier
 from oncurve.verify.items import Verifier
 from oncurve.verify.judges import REWARD_MODEL, EndpointJudge, JudgeSettings, RewardModelSettings, needs_torch
 from oncurve.verify.length import LengthSettings, LengthVerifier
-from oncurve.verify.steps import ArithmeticSettings, ArithmeticVerifier, ProverSettings, ProverVerifier
 from oncurve.verify.rules import RulesSettings, RulesVerifier
+from oncurve.verify.steps import ArithmeticSettings, ArithmeticVerifier, ProverSettings, ProverVerifier
 from oncurve.verify.tags import TagsSettings, TagsVerifier
 
 Builders = Mapping[str, Callable[[Any], Verifier]]
