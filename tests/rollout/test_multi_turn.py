@@ -4,9 +4,11 @@ The policy is replaced where a test needs certain words: an engine that says wha
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -382,3 +384,12 @@ def test_a_hermes_call_stops_at_its_closing_tag_and_is_carried_out():
     assert done.inserted[0].text == "\n<tool_response>\nok\n</tool_response>\n"
     assert done.episode is not None
     assert done.episode.status is Status.CORRECT
+
+
+def test_the_code_of_the_page_runs():
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "tools.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(blocks) == 2
+    scope: dict[str, object] = {}
+    for block in blocks:
+        exec(block, scope)
