@@ -70,9 +70,7 @@ class Scorer:
         ConfigError: a reward function cannot be loaded.
     """
 
-    def __init__(
-        self, settings: RewardSettings, *, base_dir: Path = Path(), builders: Builders = NO_BUILDERS
-    ) -> None:
+    def __init__(self, settings: RewardSettings, *, base_dir: Path = Path(), builders: Builders = NO_BUILDERS) -> None:
         self.settings = settings
         self._builders = builders
         with ExitStack() as stack:
