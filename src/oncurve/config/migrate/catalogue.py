@@ -46,6 +46,10 @@ class Catalogue:
         fitting = (remark for remark in self.remarks if any(fnmatchcase(key, pattern) for pattern in remark.keys))
         return next(fitting, None)
 
+    def knows(self, key: str) -> bool:
+        """True for a key that this trainer has."""
+        return key in self.defaults or self.find(key) is not None
+
     def nearest(self, key: str) -> str:
         """`` Did you mean X?`` for the nearest known key."""
         names = [name for remark in self.remarks for name in remark.keys if "*" not in name]

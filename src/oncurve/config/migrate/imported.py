@@ -1,7 +1,7 @@
 """From their file to our config, its formula, and the account of every key."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from oncurve.algo import describe_objective
-from oncurve.config.migrate.catalogue import load_catalogue
+from oncurve.config.migrate.catalogue import Catalogue, load_catalogue
 from oncurve.config.migrate.ledger import Entry, Ledger
 from oncurve.config.migrate.page import acting_defaults, write_report, write_toml
 from oncurve.config.migrate.reading import read_overrides_or_values, read_values
@@ -66,6 +66,7 @@ def import_config(trainer: Trainer, path: Path, *, processes: int = 1) -> Migrat
         raise ConfigError(f"--processes must be at least 1, got {processes}")
     catalogue = load_catalogue(trainer)
     given = read_values(path) if trainer == "trl" else read_overrides_or_values(path)
+    _require_theirs(given, catalogue, trainer, path)
     book = Ledger(given, catalogue, str(path))
     if trainer == "trl":
         read_trl(book, processes)
@@ -76,6 +77,27 @@ def import_config(trainer: Trainer, path: Path, *, processes: int = 1) -> Migrat
     toml = write_toml(book.settings, book.remarks, head)
     config = _validated(toml, book, path)
     return Migration(toml=toml, config=config, formula=_formula(config, catalogue.trainer), entries=entries)
+
+
+def _require_theirs(given: Mapping[str, Any], catalogue: Catalogue, trainer: Trainer, path: Path) -> None:
+    """Refuse a file that is the other trainer's: more of its keys are known there than here."""
+    other: Trainer = "verl" if trainer == "trl" else "trl"
+    elsewhere, keys = load_catalogue(other), list(_flat(given))
+    known, theirs = sum(map(catalogue.knows, keys)), sum(map(elsewhere.knows, keys))
+    if known < theirs:
+        raise ConfigError(
+            f"{path}: {known} of its {len(keys)} keys are settings of {catalogue.trainer}, and {theirs} are of "
+            f"{elsewhere.trainer}. Did you mean `oncurve import {other} {path}`?"
+        )
+
+
+def _flat(given: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all keys, whatever holds them."""
+    for key, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
 
 
 def _formula(config: RunConfig, trainer: str) -> str:
