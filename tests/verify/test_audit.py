@@ -49,7 +49,7 @@ def rows(count: int = 6) -> list[Task]:
 # --- our own rewards --------------------------------------------------------------------------------------------
 
 
-OPEN = {"text": {"several answers", "code as the answer"}, "json": {"several answers", "several places, gold last"}}
+OPEN = {"json": {"several answers", "several places, gold last"}}
 """What the two looser carriers still pay: the last of several answers that stand behind each other unmarked."""
 
 

@@ -43,6 +43,13 @@ _COPULA = re.compile(
 )
 _DENIED = re.compile(r"(?:不|非|并不|\b(?:not|never))\s*\Z")
 _MODALS = frozenset(("could", "might", "may"))
+_ALTERNATIVE = re.compile(
+    r"(?:\b(?:or|else|maybe|perhaps|possibly|otherwise)|或|或者|也许)\W*(?:the|our|my)?\s*\Z", re.IGNORECASE
+)
+_BARE_VALUE = re.compile(
+    r"[^a-zA-Z\u4e00-\u9fff]*\d[^a-zA-Z\u4e00-\u9fff]*(?:(?:the|our|my|so|final)\s+)*", re.IGNORECASE
+)
+_CALL = re.compile(r"\w\(\s*['\"]")
 _ANYTHING = re.compile(r"\S")
 _DENIED_PART = re.compile(r"[\d,;]")
 _CONTRAST = re.compile(r",?\s+(?:and\s+)?not\b(?=[^,;.]*$)", re.IGNORECASE)
@@ -71,12 +78,19 @@ def final_statements(text: str) -> list[str]:
         sentence = "" if region.endswith(("?", "？")) else _last_sentence(region)  # a question states nothing
         return [sentence] if sentence else []
     statements: list[tuple[str, int, int]] = []  # statement, where its marker starts, where it ends
+    is_hedged, marked = False, 0
     for marker in markers:
         content, end = _statement(region, marker.end())
         if statements and marker.start() < statements[-1][2]:
+            before = region[marked : marker.start()]
+            is_hedged = is_hedged or bool(_ALTERNATIVE.search(before) or _BARE_VALUE.fullmatch(before))
             statements[-1] = (content, statements[-1][1], end)  # "Final Answer: The answer is 4"
         else:
+            is_hedged = False
             statements.append((content, marker.start(), end))
+        marked = marker.end()
+    if is_hedged:  # "the answer is 3 or the answer is 4", "the answer is 3 the answer is 4"
+        return []
     first = len(statements) - 1
     while first > 0 and not _says_something(region[statements[first - 1][2] : statements[first][1]]):
         first -= 1
@@ -121,7 +135,12 @@ def candidates(text: str, *, is_marked: bool = False) -> list[str]:
     found.append(_without_lead_in(sentence))
     figures = _FIGURE.findall(_MATH.sub(" \\g<0> ", sentence).replace("$", " "))
     is_conclusion = is_marked or _MARKER.search(text) or _CONCLUSION.match(sentence)
-    if is_conclusion and len(figures) == 1 and _num_digits(sentence) == _num_digits(figures[0]):
+    if (
+        is_conclusion
+        and len(figures) == 1
+        and not _CALL.search(sentence)
+        and _num_digits(sentence) == _num_digits(figures[0])
+    ):
         found.append(figures[0])
     return found
 
