@@ -117,7 +117,8 @@ def pairs(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("method", ["dpo", "sft"])
 def test_an_offline_run_is_killed_and_resumed(method: str, pairs: Path, tmp_path) -> None:
-    given = (*("--dpo.pairs", str(pairs), "--dpo.batch_size", "4"), *("--sft.batch_size", "4"))
+    on_pairs = ("--dpo.pairs", str(pairs), "--dpo.batch_size", "4")
+    given = on_pairs if method == "dpo" else ("--sft.batch_size", "4")
     words = [*SMALL, "--method", method, *given, "--run_dir"]
     with Session.create(load_config(None, [*words, str(tmp_path / "whole")])) as session:
         list(train(session))
