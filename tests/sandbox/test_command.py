@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.sandbox.test_worker import processes_with, wait_until
+from tests.processes import processes_with, wait_until
 
 from oncurve.sandbox import Command
 from oncurve.types import StorageError

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import processes_with, wait_until
 
 from oncurve.sandbox import (
     Jail,
@@ -101,19 +102,6 @@ def run(jail: Jail, source: str, data: bytes = b"", timeout_s: float = 20.0) -> 
     return output.out, output.err, str(output.ending)
 
 
-def processes_with(marker: str) -> list[int]:
-    """Process ids of the living processes whose command line or environment contains the marker."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            is_match = marker.encode() in entry.read_bytes()
-        except OSError:
-            continue
-        if is_match and int(entry.parent.name) != os.getpid():
-            found.append(int(entry.parent.name))
-    return found
-
-
 def descendants(root: int) -> set[int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -127,13 +115,6 @@ def descendants(root: int) -> set[int]:
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {root}
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 # --- what a program finds ---------------------------------------------------------------------------------------

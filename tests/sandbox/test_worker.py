@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.processes import processes_with, wait_until
 
 from oncurve.sandbox import FunctionWorker, Limits
 
@@ -34,28 +35,6 @@ def make_worker(tmp_path: Path) -> Iterator[MakeWorker]:
     yield make
     for worker in workers:
         worker.close()
-
-
-def processes_with(marker: str) -> list[int]:
-    """Process ids of the living processes whose command line contains the marker."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            is_match = marker.encode() in entry.read_bytes()
-        except OSError:
-            continue
-        if is_match and int(entry.parent.name) != os.getpid():
-            found.append(int(entry.parent.name))
-    return found
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 15.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
 
 
 def test_values_go_there_and_back(make_worker: MakeWorker):

@@ -15,7 +15,7 @@ from oncurve.report import read_evaluations, read_metrics
 from oncurve.train.arms import RunProgress, is_finished, refuse_other_run, run_arms
 from oncurve.train.arms_result import compare_arms
 from oncurve.types import ConfigError, RunError
-from tests.sandbox.test_worker import processes_with, wait_until
+from tests.processes import processes_with, wait_until
 
 FILE = """
 tokens = 500

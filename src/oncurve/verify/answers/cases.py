@@ -6,6 +6,7 @@ from typing import Any
 
 from oncurve.types import Task
 from oncurve.verify.answer import AnswerSettings, AnswerVerifier
+from oncurve.verify.case_rows import case_name, case_result, case_text
 from oncurve.verify.items import Item
 
 
@@ -30,27 +31,13 @@ def judge_cases(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         item = _item(row, number)
         started = time.perf_counter()
         (verdict,) = verifiers[carrier].judge([item])
-        yield {
-            "id": item.task.id,
-            "status": str(verdict.status.value),
-            "reward": verdict.reward,
-            "evidence": verdict.evidence,
-            "cause": verdict.cause,
-            "seconds": round(time.perf_counter() - started, 6),
-        }
+        yield case_result(item.task.id, verdict, time.perf_counter() - started)
 
 
 def _item(row: Mapping[str, Any], number: int) -> Item:
-    name = str(row.get("id", f"row-{number}"))
-    if "gold" not in row or not ("completion" in row or "completion_parts" in row):
-        raise ValueError(
-            f"case {name} needs gold and completion (or completion_parts), it has {', '.join(row) or 'nothing'}"
-        )
-    text = (
-        row["completion"] if "completion" in row else "".join(part * times for part, times in row["completion_parts"])
-    )
+    name, text = case_name(row, number), case_text(row, number, needs="gold")
     meta = {"comparison": row["comparison"]} if row.get("comparison") else {}
     task = Task(
         id=name, prompt=str(row.get("prompt", "")), gold=str(row["gold"]), kind="case", verifier="answer", meta=meta
     )
-    return Item(task=task, text=str(text))
+    return Item(task=task, text=text)

@@ -10,6 +10,7 @@ Nothing is computed here; ``exact`` does that, within bounds.
 """
 
 import re
+from abc import abstractmethod
 
 from oncurve.verify.answers.cursor import NotFormulaError, read_literal
 from oncurve.verify.answers.nodes import INFINITY, Node, number
@@ -44,14 +45,17 @@ class Expressions(Series):
 
     in_bars = False
 
+    @abstractmethod
     def items(self) -> Node:
-        raise NotImplementedError
+        """What stands between brackets: one value, or several with commas."""
 
+    @abstractmethod
     def bracketed(self, opening: str) -> Node:
-        raise NotImplementedError
+        """From behind an opening bracket to its closing one."""
 
+    @abstractmethod
     def matrix(self) -> Node:
-        raise NotImplementedError
+        """The rows of a matrix environment."""
 
     # --- sums and products ---
 

@@ -1,21 +1,26 @@
 """Sums and products over an index, integrals and limits: their bounds, their body, their variable."""
 
+from abc import ABC, abstractmethod
+
 from oncurve.verify.answers.cursor import Cursor, NotFormulaError
 from oncurve.verify.answers.nodes import Node, number, replace
 from oncurve.verify.answers.tokens import Token
 
 
-class Series(Cursor):
+class Series(Cursor, ABC):
     """Reads what has bounds; the scalars inside come from ``Expressions``."""
 
+    @abstractmethod
     def sum(self) -> Node:
-        raise NotImplementedError
+        """Terms with plus and minus between them."""
 
+    @abstractmethod
     def product(self) -> Node:
-        raise NotImplementedError
+        """Factors and quotients."""
 
+    @abstractmethod
     def exponent(self) -> Node:
-        raise NotImplementedError
+        """What stands above: a braced expression, or one token."""
 
     def series(self, kind: str) -> Node:
         low_name, low, high = self.bounds()

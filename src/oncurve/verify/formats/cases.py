@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oncurve.types import Task, Verdict
+from oncurve.verify.case_rows import case_name, case_result, case_text
 from oncurve.verify.items import Item, Verifier, no_verdict
 from oncurve.verify.registry import build_verifier
 
@@ -30,14 +31,7 @@ def judge_cases(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         item = _item(row, number)
         started = time.perf_counter()
         verdict = _judged(row["spec"], item)
-        yield {
-            "id": item.task.id,
-            "status": str(verdict.status.value),
-            "reward": verdict.reward,
-            "evidence": verdict.evidence,
-            "cause": verdict.cause,
-            "seconds": round(time.perf_counter() - started, 6),
-        }
+        yield case_result(item.task.id, verdict, time.perf_counter() - started)
 
 
 def _judged(spec: Any, item: Item) -> Verdict:
@@ -60,13 +54,6 @@ def _type_of(spec: Any) -> Any:
 
 
 def _item(row: Mapping[str, Any], number: int) -> Item:
-    name = str(row.get("id", f"row-{number}"))
-    if "spec" not in row or not ("completion" in row or "completion_parts" in row):
-        raise ValueError(
-            f"case {name} needs spec and completion (or completion_parts), it has {', '.join(row) or 'nothing'}"
-        )
-    text = (
-        row["completion"] if "completion" in row else "".join(part * times for part, times in row["completion_parts"])
-    )
+    name, text = case_name(row, number), case_text(row, number, needs="spec")
     task = Task(id=name, prompt="", gold="", kind="case", verifier=str(_type_of(row["spec"])))
-    return Item(task=task, text=str(text), token_ids=tuple(row.get("token_ids") or ()))
+    return Item(task=task, text=text, token_ids=tuple(row.get("token_ids") or ()))
