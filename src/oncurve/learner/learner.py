@@ -144,13 +144,7 @@ class Learner:
         self._clock.reset()
         penalties, old, ref = self._kl_penalties(completions)
         values = self._values(groups, completions)
-        judgement = Judgement(
-            primary=self._primary,
-            component_weights=self._component_weights,
-            penalties=penalties,
-            values=values,
-        )
-        graded = grade(groups, self.objective, judgement)
+        graded = self._graded(groups, penalties, values)
         steps = list(graded.minibatches(self.settings.updates_per_rollout, max_tokens=self._sampling.max_tokens))
         trained = [member.index for step in steps for member in step if member.weight > 0]
         is_warmup = self._critic is not None and self._critic.settings.is_warmup(self.num_updates)
@@ -255,13 +249,7 @@ class Learner:
         """
         completions = _checked_completions(groups)
         penalties, old, ref = self._kl_penalties(completions)
-        judgement = Judgement(
-            primary=self._primary,
-            component_weights=self._component_weights,
-            penalties=penalties,
-            values=self._values(groups, completions),
-        )
-        graded = grade(groups, self.objective, judgement)
+        graded = self._graded(groups, penalties, self._values(groups, completions))
         steps = list(graded.minibatches(1, max_tokens=self._sampling.max_tokens))
         if not steps:
             raise ValueError("no group of this rollout can be learned from: look at another step")
@@ -283,6 +271,15 @@ class Learner:
             logprobs=logprobs,
             old_logprobs=logprobs if known is None else known,
         )
+
+    def _graded(self, groups: Sequence[Group], penalties: ByIndex | None, values: ByIndex | None) -> GradedRollout:
+        judgement = Judgement(
+            primary=self._primary,
+            component_weights=self._component_weights,
+            penalties=penalties,
+            values=values,
+        )
+        return grade(groups, self.objective, judgement)
 
     def _values(self, groups: Sequence[Group], completions: Sequence[Completion]) -> ByIndex | None:
         if self._critic is None:
