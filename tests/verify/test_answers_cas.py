@@ -186,9 +186,12 @@ def test_hostile_mathematics_is_bounded(gold: str):
     task = Task(id="t", prompt="p", gold=gold, kind="k", verifier="answer")
     verifier = AnswerVerifier(AnswerSettings(carrier="box"))
     for name, answer in HOSTILE.items():
-        started = time.monotonic()
-        (verdict,) = verifier.judge([Item(task=task, text=f"\\boxed{{{answer}}}")])
-        assert time.monotonic() - started < 15.0, name  # a decision takes 1 s; a busy machine takes the rest
+        for _attempt in range(3):  # another process may hold one of them up, hardly all
+            started = time.monotonic()
+            (verdict,) = verifier.judge([Item(task=task, text=f"\\boxed{{{answer}}}")])
+            if (seconds := time.monotonic() - started) < 2.0:
+                break
+        assert seconds < 2.0, name
         assert verdict.status is not Status.CORRECT, name
     good = Task(id="t", prompt="p", gold=r"2\sqrt2", kind="k", verifier="answer")
     assert verifier.judge([Item(task=good, text=r"\boxed{\sqrt8}")])[0].status is Status.CORRECT
