@@ -129,3 +129,8 @@ def test_a_run_without_steps_has_no_account(tmp_path):
     page = render_report(create_run(tmp_path / "run").path).read_text()
     assert "Nothing measured yet." in page
     assert Costs(steps=0, seconds={}, rollout_tokens=0, trained_tokens=0, correct=None).as_dict()["phases"] == {}
+
+
+def test_the_parts_of_a_phase_are_not_counted_again() -> None:
+    row = {"step": 0, "seconds/update": 2.0, "seconds/update/forward": 0.5, "tokens/completion": 70.0}
+    assert costs_of([row]).seconds == {"update": 2.0}

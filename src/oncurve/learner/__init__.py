@@ -6,6 +6,7 @@ from oncurve.learner.learner import Learner, UpdateResult
 from oncurve.learner.preference import PreferenceLearner, PreferencePair
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
+from oncurve.learner.stopwatch import time_metrics
 from oncurve.learner.supervised import SupervisedLearner
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "load_state",
     "rollout_metrics",
     "save_checkpoint",
+    "time_metrics",
 ]

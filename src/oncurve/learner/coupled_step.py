@@ -94,7 +94,8 @@ class CoupledLoss:
             return torch.stack([logprobs, entropy_from_logits(logits, self.temperature)], dim=-1)
 
         stepper.model.train(False)
-        found = stepper.forward.per_token(stepper.model, self._rows(), read)
+        with stepper.clock.running("recompute"):
+            found = stepper.forward.per_token(stepper.model, self._rows(), read)
         stepper.model.train()
         both = {self.members[place].index: pair.cpu() for place, pair in found.items()}
         return {i: pair[:, 0] for i, pair in both.items()}, {i: pair[:, 1] for i, pair in both.items()}

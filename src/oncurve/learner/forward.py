@@ -16,6 +16,7 @@ from oncurve.algo import token_logprobs_from_logits
 from oncurve.learner import tree_attention
 from oncurve.learner.mode import evaluating
 from oncurve.learner.packing import MicroBatch, Row, pack
+from oncurve.learner.stopwatch import Stopwatch
 
 ChunkLoss = Callable[[Tensor, slice], Tensor]
 """Takes logits [n, V] and which of the N tokens they predict; returns a scalar to call ``backward`` on."""
@@ -42,7 +43,9 @@ class TokenForward:
         logits_chunk_bytes: int,
         use_bfloat16: bool,
         share_prompts: bool = False,
+        clock: Stopwatch | None = None,
     ) -> None:
+        self._clock = clock or Stopwatch()
         self._is_plain_head = ends_with_its_head(model)
         self._chunk = max(1, logits_chunk_bytes // (4 * _head_of(model).weight.shape[0]))
         self._budget = micro_batch_tokens if self._is_plain_head else min(micro_batch_tokens, self._chunk)
@@ -55,7 +58,8 @@ class TokenForward:
         """Micro-batches of these rows, within the token budget; rows that begin alike are merged where that pays."""
         is_short = max(map(len, rows), default=0) <= self._longest_shared
         worth = self._scores_per_token if is_short else 0.0
-        return pack(rows, token_budget=self._budget, device=self._device, scores_per_token=worth)
+        with self._clock.running("pack"):
+            return pack(rows, token_budget=self._budget, device=self._device, scores_per_token=worth)
 
     def logprobs(self, model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> dict[int, Tensor]:
         """Log-probs of the completion tokens of each row, by index of the row. No gradient.
@@ -104,20 +108,31 @@ class TokenForward:
         Yields after each of its backward passes, so that the caller may move half-precision gradients elsewhere.
         """
         if not self._is_plain_head:
-            torch.autograd.backward(chunk_loss(self._whole_logits(model, batch), slice(0, len(batch.targets))))
+            self._accumulate_whole(model, batch, chunk_loss)
             yield
             return
-        hidden = self._hidden(model, batch)
+        with self._clock.running("forward"):
+            hidden = self._hidden(model, batch)
         is_body_trained = hidden.requires_grad
         gradients = []
         for span in self._spans(len(hidden)):
-            leaf = hidden[span].detach().requires_grad_(is_body_trained)
-            torch.autograd.backward(chunk_loss(self._head(model, leaf), span))
-            gradients.append(leaf.grad)
+            with self._clock.running("head"):
+                leaf = hidden[span].detach().requires_grad_(is_body_trained)
+                torch.autograd.backward(chunk_loss(self._head(model, leaf), span))
+                gradients.append(leaf.grad)
             yield
         if is_body_trained:
-            torch.autograd.backward(hidden, torch.cat([gradient for gradient in gradients if gradient is not None]))
+            with self._clock.running("backward"):
+                torch.autograd.backward(hidden, torch.cat([gradient for gradient in gradients if gradient is not None]))
             yield
+
+    def _accumulate_whole(self, model: PreTrainedModel, batch: MicroBatch, chunk_loss: ChunkLoss) -> None:
+        with self._clock.running("forward"):
+            logits = self._whole_logits(model, batch)
+        with self._clock.running("head"):
+            loss = chunk_loss(logits, slice(0, len(batch.targets)))
+        with self._clock.running("backward"):
+            torch.autograd.backward(loss)
 
     def _spans(self, num_tokens: int) -> Iterator[slice]:
         for start in range(0, num_tokens, self._chunk):

@@ -22,7 +22,6 @@ from oncurve.learner.policy_step import StepLoss, TokenRecord, join
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.statistics import rollout_metrics
 from oncurve.learner.stepper import Stepper, require_keys
-from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference, reference_of
 from oncurve.types import Completion, Group, NumericsError, Sampling, derive_seed
 
@@ -40,7 +39,7 @@ class UpdateResult:
     """Per group and completion, in the order of the rollout; 0 where nothing was learned. Of an estimator that grades
     tokens: the mean over the completion."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall seconds of the parts of the update, by name: ``reference``, ``critic``."""
+    """Wall seconds of the parts of the update, by name, see ``stopwatch``; a part that did not occur is not there."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,6 @@ class Learner:
         self._recomputes = settings.recomputes(objective)
         self._coefficients = Coefficients(objective)
         self._critic = critic
-        self._clock = Stopwatch()
         self._sampling = sampling
         self._primary = primary
         self._component_weights = component_weights or {}
@@ -118,6 +116,7 @@ class Learner:
             self._reference = reference_of(policy)
         self._stepper = Stepper(policy, settings)
         self._forward, self._model, self._dtype = self._stepper.forward, policy.model, self._stepper.dtype
+        self._clock = self._stepper.clock
 
     @property
     def num_steps(self) -> int:
@@ -279,7 +278,8 @@ class Learner:
             penalties=penalties,
             values=values,
         )
-        return grade(groups, self.objective, judgement)
+        with self._clock.running("grade"):
+            return grade(groups, self.objective, judgement)
 
     def _values(self, groups: Sequence[Group], completions: Sequence[Completion]) -> ByIndex | None:
         if self._critic is None:
@@ -333,7 +333,7 @@ class Learner:
         return {chosen[place]: logprobs for place, logprobs in found.items()}
 
     def _logprobs(self, completions: Sequence[Completion], chosen: Sequence[int]) -> ByIndex:
-        with evaluating(self._model):
+        with self._clock.running("recompute"), evaluating(self._model):
             rows = [row_of(completions[i]) for i in chosen]
             found = self._forward.logprobs(self._model, rows, self._sampling.temperature)
         return {chosen[place]: logprobs for place, logprobs in found.items()}

@@ -17,7 +17,6 @@ from oncurve.learner.likelihood import TEMPERATURE, ByIndex, add_gradient, drift
 from oncurve.learner.packing import Row
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
-from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference, reference_of
 from oncurve.types import NumericsError
 
@@ -62,7 +61,7 @@ class PreferenceLearner:
         is_wanted = preference.needs_reference or settings.watch_kl_completions > 0
         self._reference = reference_of(policy) if reference is None and is_wanted else reference
         self._stepper = Stepper(policy, settings)
-        self._clock = Stopwatch()
+        self._clock = self._stepper.clock
 
     @property
     def num_steps(self) -> int:
@@ -86,7 +85,10 @@ class PreferenceLearner:
         rows = _rows(pairs)
         self._clock.reset()
         stepper, where = self._stepper, f"preference step {self.num_steps}"
-        with stepper.training():  # the same random state twice: LoRA drops the same units in both passes
+        with (
+            self._clock.running("recompute"),
+            stepper.training(),
+        ):  # the same random state twice: LoRA drops the same units in both passes
             logprobs = stepper.forward.logprobs(stepper.model, rows, TEMPERATURE)
         ref_logprobs = self._reference_logprobs(rows)
         terms, chosen, rejected = self._terms(rows, logprobs, ref_logprobs)
@@ -110,7 +112,7 @@ class PreferenceLearner:
         }
 
     def seconds(self) -> dict[str, float]:
-        """Wall seconds of the parts of the latest update, by name: ``reference``."""
+        """Wall seconds of the parts of the latest update, by name, see ``stopwatch.PARTS``."""
         return self._clock.seconds()
 
     def state_dict(self) -> dict[str, Any]:

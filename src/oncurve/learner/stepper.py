@@ -9,6 +9,7 @@ import torch
 from oncurve.learner.forward import TokenForward
 from oncurve.learner.optimizer import MasterAdamW
 from oncurve.learner.settings import LearnerSettings
+from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy
 from oncurve.types import NumericsError, RunError, derive_seed
 
@@ -36,17 +37,21 @@ class Stepper:
         """Of log-probs and losses: float32, or float64 for float64 weights."""
         trainable = ((n, p) for n, p in policy.model.named_parameters() if p.requires_grad)
         self._optimizer = MasterAdamW(trainable, settings)
+        self.clock = Stopwatch()
+        """Times packing, passes and the optimiser; whoever holds this adds what is its own."""
         self.forward = TokenForward(
             policy.model,
             micro_batch_tokens=settings.micro_batch_tokens,
             logits_chunk_bytes=settings.logits_chunk_bytes,
             use_bfloat16=settings.compute_dtype == "bfloat16",
             share_prompts=settings.share_prompts == "auto",
+            clock=self.clock,
         )
 
     def collect(self) -> None:
         """Call after each backward pass: sums gradients of half-precision weights in float32."""
-        self._optimizer.collect()
+        with self.clock.running("optimizer"):
+            self._optimizer.collect()
 
     @contextmanager
     def training(self) -> Iterator[None]:
@@ -72,17 +77,21 @@ class Stepper:
         Raises:
             NumericsError: the gradient is NaN or inf; the step is not taken.
         """
+        with self.clock.running("optimizer"):
+            grad_norm = self._grad_norm(where)
+            lr = self.settings.lr_at(self.num_steps)
+            self._optimizer.step(lr, grad_norm)
+        self.num_steps += 1
+        return grad_norm, lr
+
+    def _grad_norm(self, where: str) -> float:
         try:
-            grad_norm = self._optimizer.grad_norm()
+            return self._optimizer.grad_norm()
         except NumericsError as error:
             raise NumericsError(
                 f"{where}: {error} This step was not taken; the weights are those before it. "
                 f'Continue from the last checkpoint with a lower {self._lr_key}, or with model.dtype = "float32".'
             ) from error
-        lr = self.settings.lr_at(self.num_steps)
-        self._optimizer.step(lr, grad_norm)
-        self.num_steps += 1
-        return grad_norm, lr
 
     def gradient(self) -> dict[str, torch.Tensor]:
         """The gradient summed so far, by name of the weight, float32 or better; for looking, inside ``training``."""

@@ -9,7 +9,6 @@ from oncurve.learner.likelihood import TEMPERATURE, ByIndex, add_gradient, drift
 from oncurve.learner.packing import Row
 from oncurve.learner.settings import LearnerSettings
 from oncurve.learner.stepper import Stepper
-from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy, Reference
 from oncurve.types import Inserted, NumericsError
 
@@ -31,7 +30,7 @@ class SupervisedLearner:
     def __init__(self, policy: Policy, settings: LearnerSettings, *, reference: Reference | None = None) -> None:
         self._stepper = Stepper(policy, settings)
         self._reference = reference
-        self._clock = Stopwatch()
+        self._clock = self._stepper.clock
 
     @property
     def num_steps(self) -> int:
@@ -70,7 +69,7 @@ class SupervisedLearner:
         }
 
     def seconds(self) -> dict[str, float]:
-        """Wall seconds of the parts of the latest update, by name: ``reference``."""
+        """Wall seconds of the parts of the latest update, by name, see ``stopwatch.PARTS``."""
         return self._clock.seconds()
 
     def state_dict(self) -> dict[str, Any]:

@@ -167,9 +167,12 @@ def seconds_by_phase(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def phase_names(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics ``seconds/<phase>``, in the order in which they were first recorded."""
+    """Return the metrics ``seconds/<phase>``, in the order in which they were first recorded.
+
+    Those named ``seconds/<phase>/<part>`` lie within a phase.
+    """
     names = dict.fromkeys(name for row in metrics for name in row if name.startswith("seconds/"))
-    return [name for name in names if name not in WHOLE_STEP]
+    return [name for name in names if name not in WHOLE_STEP and name.count("/") == 1]
 
 
 def mean_costs(runs: Sequence[Costs]) -> Costs:

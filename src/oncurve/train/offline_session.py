@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from oncurve.config import RunConfig
-from oncurve.learner import PreferenceLearner, SupervisedLearner
+from oncurve.learner import PreferenceLearner, SupervisedLearner, time_metrics
 from oncurve.model import Policy, reference_of
 from oncurve.report import RunFolder
 from oncurve.tasks import TaskSet
@@ -66,8 +66,7 @@ class OfflineSession(Session, methods=("dpo", "sft")):
         started = time.perf_counter()
         metrics = self.learner.update(batch)
         seconds = time.perf_counter() - started
-        parts = {f"seconds/{name}": spent for name, spent in self.learner.seconds().items()}
-        times = {"seconds/update": seconds - sum(parts.values()), **parts}
+        times = time_metrics(seconds, self.learner.seconds())
         rate = metrics["tokens/completion"] / seconds
         return metrics | times | {"tokens_per_second/update": rate} | memory_metrics()
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from oncurve.config import RunConfig
-from oncurve.learner import Critic, Learner, UpdateResult, rollout_metrics
+from oncurve.learner import Critic, Learner, UpdateResult, rollout_metrics, time_metrics
 from oncurve.model import Policy
 from oncurve.report import RunFolder
 from oncurve.rollout import Collector, Rollout, collect_informative
@@ -117,10 +117,8 @@ class OnlineSession(Session, methods=("online",)):
         started = time.perf_counter()
         result = self.learner.update(rollout.groups)
         seconds = time.perf_counter() - started
-        parts = {f"seconds/{name}": spent for name, spent in result.seconds.items()}
         times = {
-            **parts,
-            "seconds/update": seconds - sum(parts.values()),
+            **time_metrics(seconds, result.seconds),
             "tokens_per_second/update": _num_tokens(rollout.groups) / seconds,
         }
         return replace(result, metrics=result.metrics | times)
