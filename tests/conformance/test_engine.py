@@ -4,6 +4,7 @@ The models have random weights, large enough that their distributions are far fr
 57 tokens, so that completions end early and late.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -198,6 +199,35 @@ def test_completions_come_in_the_order_of_the_requests_with_their_book_keeping(m
         assert completion.text == policy.decode(completion.token_ids)
         assert len(completion.old_logprobs) == len(completion.token_ids) >= 1
         assert completion.seconds > 0
+
+
+@pytest.mark.parametrize("max_rows", [1, 6, 64])
+def test_every_completion_is_announced_once_as_it_is_returned(make_engine, policy, max_rows):
+    announced: dict[int, Completion] = {}
+
+    def note(place: int, completion: Completion) -> None:
+        assert place not in announced
+        announced[place] = completion
+
+    completions = make_engine(policy, max_rows).generate(
+        requests()[::-1], Sampling(max_tokens=9), policy_version=0, on_completion=note
+    )
+    assert [announced[place] for place in range(len(completions))] == completions
+    assert len(announced) == len(completions)
+
+
+def test_a_completion_is_announced_before_the_last_has_started(make_engine, policy):
+    seconds: dict[int, float] = {}
+
+    def dawdle(place: int, completion: Completion) -> None:
+        if not seconds:
+            time.sleep(0.2)
+        seconds[place] = completion.seconds
+
+    # One row at a time: whoever ends after the first began after it, and the listener's time is part of its seconds.
+    make_engine(policy, 1).generate(requests()[:3], Sampling(max_tokens=3), policy_version=0, on_completion=dawdle)
+    first, *others = seconds.values()
+    assert min(others) - first >= 0.2
 
 
 def test_the_first_terminator_ends_a_completion_and_stays_in_it(make_engine, policy):

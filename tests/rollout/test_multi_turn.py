@@ -15,6 +15,7 @@ import torch
 
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import (
+    Announce,
     Collector,
     Request,
     RolloutSettings,
@@ -48,9 +49,16 @@ class Scripted:
         self.turns = turns
         self.asked: list[Request] = []
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        *,
+        policy_version: int,
+        on_completion: Announce | None = None,
+    ) -> list[Completion]:
         completions = []
-        for request in requests:
+        for place, request in enumerate(requests):
             text = self.turns[len([one for one in self.asked if one.index == request.index])]
             ids = self.policy.tokenizer.encode(text, add_special_tokens=False)
             self.asked.append(request)
@@ -70,6 +78,8 @@ class Scripted:
                     text=self.policy.decode(ids),
                 )
             )
+            if on_completion is not None:
+                on_completion(place, completions[-1])
         return completions
 
 
@@ -272,6 +282,28 @@ def test_a_stop_text_ends_a_row_at_the_token_that_completes_it():
     assert num_hits >= 3
 
 
+def test_an_episode_is_announced_at_its_end_while_others_go_on():
+    policy = fresh_embedded_policy(0, width=16, num_layers=1, num_heads=1)
+    policy.context_length = 128
+    announced: dict[int, Completion] = {}
+    turns: list[int] = []
+
+    class Short(Scripted):
+        """Episodes of index 1 end at once; the other calls a tool first."""
+
+        def generate(self, requests: Sequence[Request], sampling: Sampling, **more: object) -> list[Completion]:
+            turns.append(len(announced))
+            done = super().generate(requests, sampling, **more)
+            return [replace(one, token_ids=(0,), old_logprobs=(0.0,)) if one.index == 1 else one for one in done]
+
+    asked = [request_of(policy, task(), index=index) for index in (1, 7, 1)]
+    with ToolEngine(Short(policy, "!read k;", "<end>"), policy, ToolSettings()) as engine:
+        completions = engine.generate(asked, SAMPLING, policy_version=0, on_completion=announced.__setitem__)
+    assert turns == [0, 0, 2]  # plain requests, then the two turns
+    assert list(announced) == [0, 2, 1]
+    assert [announced[place] for place in range(3)] == completions
+
+
 def test_a_failing_environment_is_no_verdict_with_its_cause(tmp_path):
     file = tmp_path / "broken.py"
     file.write_text(
@@ -372,7 +404,7 @@ def test_a_hermes_call_stops_at_its_closing_tag_and_is_carried_out():
     policy.tokenizer.add_tokens([letter for letter in letters if letter not in policy.tokenizer.get_vocab()])
     call = json.dumps({"name": "write", "arguments": {"path": "m", "text": "47"}})
     script = Words(policy, f"I write. <tool_call>{call}</tool_call>", "<end>")
-    script.generate = lambda requests, sampling, policy_version: [  # type: ignore[method-assign]
+    script.generate = lambda requests, sampling, policy_version, on_completion: [  # type: ignore[method-assign]
         replace(done, finish_reason=FinishReason.STOP)
         for done in Scripted.generate(script, requests, sampling, policy_version=policy_version)
     ]

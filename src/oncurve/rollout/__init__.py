@@ -2,7 +2,7 @@
 
 from oncurve.rollout.collect import Collector, Judge, Rollout
 from oncurve.rollout.dialogue import encode_episode
-from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.engine import Announce, Engine, Request
 from oncurve.rollout.local import local_engine
 from oncurve.rollout.multi_turn import ToolEngine, ToolSettings
 from oncurve.rollout.resample import collect_informative, is_informative
@@ -10,6 +10,7 @@ from oncurve.rollout.settings import RolloutSettings
 from oncurve.rollout.torch_engine import TorchEngine
 
 __all__ = [
+    "Announce",
     "Collector",
     "Engine",
     "Judge",

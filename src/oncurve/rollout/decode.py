@@ -96,7 +96,7 @@ class Decoder:
     Rows share a write position: a step adds one column to the cache for all of them. Ended rows leave, and waiting
     jobs enter, when enough rows have ended or the columns are used up; the cache is then copied without the columns
     that nobody needs any more. Waiting jobs are ordered by prompt, longest first, so that each distinct prompt is
-    prefilled once, whenever its rows enter.
+    prefilled once, whenever its rows enter. ``on_end`` is told each job whose row of the record is complete.
     """
 
     def __init__(
@@ -108,12 +108,14 @@ class Decoder:
         terminators: frozenset[int],
         context_length: int,
         max_rows: int,
+        on_end: Callable[[int, Record], None] | None = None,
     ) -> None:
         self._forward = forward
         self._jobs = jobs
         self._sampling = sampling
         self._last_position = context_length - 1
         self._max_rows = max_rows
+        self._on_end = on_end
         self._device = forward.device
         self._is_terminator = torch.zeros(max(forward.vocab_size, max(terminators) + 1), dtype=torch.bool)
         self._is_terminator[sorted(terminators)] = True
@@ -195,6 +197,9 @@ class Decoder:
         self._record.lengths[jobs] = rows.count[is_new]
         self._record.is_stopped[jobs] = is_terminator[is_new]
         self._record.seconds[jobs] = time.perf_counter() - self._began
+        if self._on_end is not None:
+            for job in jobs.tolist():
+                self._on_end(job, self._record)
 
     def _advance(self, rows: _Rows, ids: Tensor) -> None:
         """Feed the drawn tokens. Ended rows come along until the next rebuild, at a position the model has."""

@@ -1,6 +1,6 @@
 """What an engine is: requests of token ids in, completions of token ids out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,15 +26,33 @@ class Request:
     """For ``ToolEngine``: what its calls are carried out on. Other engines sample text."""
 
 
+Announce = Callable[[int, Completion], None]
+"""Told the place of a request and its finished completion."""
+
+
 class Engine(Protocol):
     """Anything that samples completions. Every engine passes the same conformance tests."""
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        *,
+        policy_version: int,
+        on_completion: Announce | None = None,
+    ) -> list[Completion]:
         """Sample one completion per request, in the order of the requests.
 
         A completion depends on the weights, its prompt, its seed and ``sampling``; not on the other requests. Ids go
         through unchanged: ``token_ids`` is what was sampled, up to and including the first terminator, or the token by
         which the text holds one of the request's ``stop``.
+
+        Args:
+            requests: what to sample.
+            sampling: how.
+            policy_version: written on every completion.
+            on_completion: called once a request, with its place among the requests and its completion, as soon as that
+                has ended and while others still grow. What it raises ends the call.
 
         Raises:
             DataError: a prompt is empty or leaves no room in the context; names the task, the lengths, the remedy.

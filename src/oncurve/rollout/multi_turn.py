@@ -7,7 +7,7 @@ in the environment afterwards, never in the text.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from oncurve.model import Policy
 from oncurve.rollout.dialogue import Frame, frame_of
-from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.engine import Announce, Engine, Request
 from oncurve.types import Completion, DataError, Episode, FinishReason, Inserted, Sampling, Settings, derive_seed
 from oncurve.verify.environments import (
     Answer,
@@ -44,6 +44,8 @@ class ToolSettings(Settings):
 class _Play:
     """One episode while it goes on."""
 
+    place: int
+    """Of the request among all."""
     request: Request
     spec: EnvironmentSpec
     frame: Frame
@@ -107,25 +109,46 @@ class ToolEngine:
         """End the process of the environments."""
         self._stage.close()
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        *,
+        policy_version: int,
+        on_completion: Announce | None = None,
+    ) -> list[Completion]:
         """See ``Engine.generate``. ``sampling.max_tokens`` counts the sampled tokens of all turns together."""
-        plain = [request for request in requests if request.environment is None]
-        sampled = iter(self._engine.generate(plain, sampling, policy_version=policy_version))
-        plays = [self._begin(request) for request in requests if request.environment is not None]
-        self._play(plays, sampling, policy_version)
-        played = iter([self._completion(play, sampling, policy_version) for play in plays])
-        return [next(sampled if request.environment is None else played) for request in requests]
+        completions: dict[int, Completion] = {}
 
-    def _begin(self, request: Request) -> _Play:
+        def finish(place: int, completion: Completion) -> None:
+            completions[place] = completion
+            if on_completion is not None:
+                on_completion(place, completion)
+
+        places = [place for place, request in enumerate(requests) if request.environment is None]
+        self._engine.generate(
+            [requests[place] for place in places],
+            sampling,
+            policy_version=policy_version,
+            on_completion=lambda place, completion: finish(places[place], completion),
+        )
+        plays = [self._begin(place, one) for place, one in enumerate(requests) if one.environment is not None]
+        for ended in self._play(plays, sampling, policy_version):
+            for play in ended:
+                finish(play.place, self._completion(play, sampling, policy_version))
+        return [completions[place] for place in range(len(requests))]
+
+    def _begin(self, place: int, request: Request) -> _Play:
         if request.environment is None:
             raise DataError(f"task {request.task_id} names no environment")
         spec = request.environment
         key = (spec.syntax, spec.is_chat)
         if key not in self._frames:
             self._frames[key] = frame_of(self._policy, spec)
-        return _Play(request, spec, self._frames[key], prefix=request.prompt_ids)
+        return _Play(place, request, spec, self._frames[key], prefix=request.prompt_ids)
 
-    def _play(self, plays: Sequence[_Play], sampling: Sampling, policy_version: int) -> None:
+    def _play(self, plays: Sequence[_Play], sampling: Sampling, policy_version: int) -> Iterator[list[_Play]]:
+        """Turn by turn; yields the episodes that ended with a turn, their scenes known."""
         began, live = time.perf_counter(), list(plays)
         for turn in range(self._settings.max_turns):
             if not live:
@@ -134,16 +157,14 @@ class ToolEngine:
             turns = self._engine.generate(asked, sampling, policy_version=policy_version)
             answered = self._answer([play for play, said in zip(live, turns, strict=True) if self._take(play, said)])
             is_last = turn + 1 == self._settings.max_turns
+            playing = live
             live = [play for play, answer in answered if not is_last and self._goes_on(play, answer, sampling)]
-            self._note_ends(plays, live, time.perf_counter() - began)
-        self._look(plays)
-
-    @staticmethod
-    def _note_ends(plays: Sequence[_Play], live: Sequence[_Play], seconds: float) -> None:
-        going_on = {id(play) for play in live}
-        for play in plays:
-            if not play.seconds and id(play) not in going_on:
-                play.seconds = seconds
+            going_on = {play.place for play in live}
+            ended = [play for play in playing if play.place not in going_on]
+            for play in ended:
+                play.seconds = time.perf_counter() - began
+            self._look(ended)
+            yield ended
 
     def _take(self, play: _Play, said: Completion) -> bool:
         """Append a turn; True when it ends with the mark that closes a call."""

@@ -6,7 +6,7 @@ import torch
 
 from oncurve.model import Policy
 from oncurve.rollout.decode import Decoder, Job, Record, Stop
-from oncurve.rollout.engine import Request
+from oncurve.rollout.engine import Announce, Request
 from oncurve.rollout.forward import Forward
 from oncurve.types import Completion, DataError, FinishReason, Sampling
 
@@ -31,22 +31,36 @@ class TorchEngine:
         self._forward = Forward(policy.model)
         self._stops: dict[tuple[str, ...], Stop] = {}
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, *, policy_version: int) -> list[Completion]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        *,
+        policy_version: int,
+        on_completion: Announce | None = None,
+    ) -> list[Completion]:
         """See ``Engine.generate``."""
         if not requests:
             return []
         jobs = [self._job(request, sampling.max_tokens) for request in requests]
+        completions: dict[int, Completion] = {}
+
+        def finish(place: int, record: Record) -> None:
+            completions[place] = self._completion(requests[place], sampling, record, place, policy_version)
+            if on_completion is not None:
+                on_completion(place, completions[place])
+
         with self._forward.for_sampling(), torch.inference_mode():
-            decoder = Decoder(
+            Decoder(
                 self._forward,
                 jobs,
                 sampling,
                 terminators=self._policy.terminators,
                 context_length=self._policy.context_length,
                 max_rows=self._max_rows,
-            )
-            record = decoder.run()
-        return self._completions(requests, sampling, record, policy_version)
+                on_end=finish,
+            ).run()
+        return [completions[place] for place in range(len(requests))]
 
     def _job(self, request: Request, max_tokens: int) -> Job:
         name = f"completion {request.index} of task {request.task_id}"
@@ -85,31 +99,20 @@ class TorchEngine:
             self._stops[texts] = Stop(may_end=may_end, has_ended=has_ended)
         return self._stops.get(texts)
 
-    def _completions(
-        self, requests: Sequence[Request], sampling: Sampling, record: Record, policy_version: int
-    ) -> list[Completion]:
-        lengths = record.lengths.tolist()
-        rows = zip(
-            requests,
-            record.tokens.tolist(),
-            record.logprobs.tolist(),
-            lengths,
-            record.is_stopped.tolist(),
-            record.seconds.tolist(),
-            strict=True,
+    def _completion(
+        self, request: Request, sampling: Sampling, record: Record, place: int, policy_version: int
+    ) -> Completion:
+        length = int(record.lengths[place])
+        tokens = record.tokens[place, :length].tolist()
+        return Completion(
+            task_id=request.task_id,
+            index=request.index,
+            prompt_ids=request.prompt_ids,
+            token_ids=tuple(tokens),
+            old_logprobs=tuple(record.logprobs[place, :length].tolist()),
+            policy_version=policy_version,
+            finish_reason=FinishReason.STOP if bool(record.is_stopped[place]) else FinishReason.LENGTH,
+            sampling=sampling,
+            text=self._policy.decode(tokens),
+            seconds=float(record.seconds[place]),
         )
-        return [
-            Completion(
-                task_id=request.task_id,
-                index=request.index,
-                prompt_ids=request.prompt_ids,
-                token_ids=tuple(tokens[:length]),
-                old_logprobs=tuple(logprobs[:length]),
-                policy_version=policy_version,
-                finish_reason=FinishReason.STOP if is_stopped else FinishReason.LENGTH,
-                sampling=sampling,
-                text=self._policy.decode(tokens[:length]),
-                seconds=seconds,
-            )
-            for request, tokens, logprobs, length, is_stopped, seconds in rows
-        ]
