@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncurve.config import dump_config, known_settings, load_config
+from oncurve.learner import LearnerSettings
 from oncurve.types import ConfigError
 
 
@@ -169,3 +170,32 @@ def test_data_of_another_method_are_refused(words: list[str]) -> None:
 def test_an_error_about_a_table_says_that_the_command_line_had_a_part_in_it() -> None:
     with pytest.raises(ConfigError, match="the embedded default, with the command line: objective: there is no preset"):
         load_config(None, ["--objective.preset", "gpso"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective.loss", "gpso"], r"\(got 'gpso'\)\. Did you mean gspo\?"),
+        (["--objective.advantage.estimator", "grup_mean"], r"Did you mean group_mean\?"),
+        (["--method", "grpo"], r"What is optimised is chosen by: --objective\.preset grpo"),
+        (["--method", "zzz"], r"\(got 'zzz'\)$"),
+        (["--steps"], r"^--steps needs a value, as in --steps VALUE or --steps=VALUE\.$"),
+        (["--stps"], r"--stps needs a value, .*Did you mean steps\?"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_one_that_was_meant(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, words)
+
+
+def test_a_file_of_problems_on_the_command_line_replaces_the_embedded_default(tmp_path: Path) -> None:
+    config = load_config(None, ["--tasks.path", "problems.jsonl", "--model.path", "dir"])
+    assert (config.tasks.source, config.model.path) == ("file", "dir")
+    assert config.learner.lr == LearnerSettings().lr  # not the one tuned for the embedded model
+
+
+def test_the_file_of_another_trainer_is_sent_to_the_import(tmp_path: Path) -> None:
+    path = tmp_path / "trl.yaml"
+    path.write_text("learning_rate: 1e-6\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"oncurve import trl .*trl\.yaml"):
+        load_config(path)

@@ -1,5 +1,6 @@
 """TOML and command line to a validated RunConfig; every mistake becomes one ConfigError that says what to type."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -11,6 +12,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from oncurve.algo import PRESETS
 from oncurve.config.run import RunConfig
 from oncurve.types import ConfigError, Settings, did_you_mean
 
@@ -19,6 +21,8 @@ _S = TypeVar("_S", bound=Settings)
 EMBEDDED = "the embedded default"
 
 PRESET = "objective.preset"
+TASK_FILE = "tasks.path"
+TASK_SOURCE = "tasks.source"
 
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
@@ -27,14 +31,18 @@ def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     Args:
         path: a TOML file; None takes the embedded default.
         overrides: command-line words such as ``--learner.lr 1e-4`` or ``--seed=3``; they win over the file. A preset
-            named among them takes the place of the file's whole [objective].
+            named among them takes the place of the file's whole [objective]; a file of problems, without ``path``, that
+            of the whole embedded default, which is made for another task.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds unknown, out-of-range or contradicting settings.
     """
     data = read_table(path)
-    if any(key == PRESET for key, _ in _given(overrides)):
+    given = {key for key, _ in _given(overrides)}
+    if PRESET in given:
         data.pop("objective", None)
+    if path is None and TASK_FILE in given and TASK_SOURCE not in given:
+        data = {"tasks": {"source": "file"}}
     override(data, overrides)
     return validated(RunConfig, data, EMBEDDED if path is None else str(path), overrides)
 
@@ -63,9 +71,13 @@ def read_table(path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(
-            f"{path} is not valid TOML: {error}. Strings need quotes, tables are written [like.this]."
-        ) from None
+        raise ConfigError(f"{path} is not valid TOML: {error}. {_toml_hint(path)}") from None
+
+
+def _toml_hint(path: Path | None) -> str:
+    if path is not None and path.suffix in (".yaml", ".yml", ".json", ".sh"):
+        return f"The configuration of another trainer is read by: oncurve import trl {path} (or: import verl)."
+    return "Strings need quotes, tables are written [like.this]."
 
 
 def override(data: dict[str, Any], overrides: Sequence[str]) -> None:
@@ -107,7 +119,8 @@ def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not rest or rest[0].startswith("--"):
-                raise ConfigError(f"--{key} needs a value.{nearest_setting(key)}")
+                hint = "" if key.replace("-", "_") in known_settings() else nearest_setting(key)
+                raise ConfigError(f"--{key} needs a value, as in --{key} VALUE or --{key}=VALUE.{hint}")
             value = rest.pop(0)
         yield key, _parse_value(value)
 
@@ -193,4 +206,15 @@ def _explain_one(detail: ErrorDetails, where: str, typed: set[str], model: type[
     message = detail["msg"].removeprefix("Value error, ")
     is_shown = "got " in message or isinstance(given, (Mapping, BaseModel))
     shown = "" if is_shown else f" (got {given!r})"
-    return f"{source}: {key or 'settings'}: {message}{shown}"
+    return f"{source}: {key or 'settings'}: {message}{shown}{_nearest_choice(detail, key)}"
+
+
+def _nearest_choice(detail: ErrorDetails, key: str) -> str:
+    """For a word that is none of the choices: the one that was probably meant."""
+    if detail["type"] not in ("literal_error", "enum") or not isinstance(detail["input"], str):
+        return ""
+    word, choices = detail["input"], re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected", "")))
+    if key == "method" and word in PRESETS:
+        return f". What is optimised is chosen by: --{PRESET} {word}"
+    hint = did_you_mean(word, choices)
+    return f".{hint}" if hint else ""
