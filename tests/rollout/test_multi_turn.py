@@ -404,7 +404,7 @@ def test_a_hermes_call_stops_at_its_closing_tag_and_is_carried_out():
     policy.tokenizer.add_tokens([letter for letter in letters if letter not in policy.tokenizer.get_vocab()])
     call = json.dumps({"name": "write", "arguments": {"path": "m", "text": "47"}})
     script = Words(policy, f"I write. <tool_call>{call}</tool_call>", "<end>")
-    script.generate = lambda requests, sampling, policy_version, on_completion: [  # type: ignore[method-assign]
+    script.generate = lambda requests, sampling, policy_version, on_completion=None: [  # type: ignore[method-assign]
         replace(done, finish_reason=FinishReason.STOP)
         for done in Scripted.generate(script, requests, sampling, policy_version=policy_version)
     ]
