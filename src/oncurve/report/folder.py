@@ -221,6 +221,21 @@ class RunFolder:
         return self._last_step
 
 
+def next_folder(output: Path, name: str) -> Path:
+    """Make the next free folder ``name-001``, ``name-002``, ... in ``output``. Raises StorageError."""
+    number = 1
+    with storage_errors(output, "create a run folder in"):
+        output.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = output / f"{name}-{number:03d}"
+            try:
+                path.mkdir()  # of several runs that start at once, one makes it
+            except FileExistsError:
+                number += 1
+            else:
+                return path
+
+
 def _step(value: Any, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{what}: step must be a whole number from 0, got {value!r}")

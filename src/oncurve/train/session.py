@@ -12,6 +12,7 @@ from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
+from oncurve.report.folder import next_folder
 from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
@@ -112,7 +113,7 @@ class Session(ABC):
         material = kind.load(config, load_policy(config.model, seed=config.seed), tasks)
         kind.refuse_unusable(material)
         folder = RunFolder.create(
-            Path(config.run_dir) if config.run_dir else _next_folder(config),
+            Path(config.run_dir) if config.run_dir else next_folder(Path(config.output), config.name),
             config_toml=dump_config(with_absolute_paths(material.config)),
             environment=describe_environment(
                 num_threads=num_threads, weights=weights_fingerprint(material.policy), data=material.fingerprint
@@ -236,18 +237,3 @@ class Session(ABC):
                 self.folder.append_event(0, f"{origin}_{note.kind}", note.text, count=note.count)
         for name, probed in probe_components(self._scorer.verifiers, material.tasks.held_out):
             self.folder.append_event(0, JUDGE_PROBE, probed.message(), component=name, **probed.as_dict())
-
-
-def _next_folder(config: RunConfig) -> Path:
-    """Make the next free folder of this name."""
-    output = Path(config.output)
-    number = 1
-    output.mkdir(parents=True, exist_ok=True)
-    while True:
-        path = output / f"{config.name}-{number:03d}"
-        try:
-            path.mkdir()  # of several runs that start at once, one makes it
-        except FileExistsError:
-            number += 1
-        else:
-            return path

@@ -1,0 +1,183 @@
+"""Train a transformer on prompts, new ones at every step; killed at any instant, it continues to the same bits."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from oncurve.icl.evaluate import held_out, predictions, squared_errors
+from oncurve.icl.functions import normaliser, sample
+from oncurve.icl.run import dump_settings, formula, generator, new_regressor, read_settings
+from oncurve.icl.settings import LabSettings
+from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
+from oncurve.icl.training_optimizer import Optimizer, rate
+from oncurve.report import RunFolder
+from oncurve.report.folder import next_folder
+from oncurve.types import NumericsError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """A line of metrics was recorded."""
+
+    step: int
+    """Steps done so far."""
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saved:
+    """A checkpoint is safe on disk."""
+
+    step: int
+    path: Path
+
+
+class Training:
+    """One run with what it holds: made new from settings, or continued from its folder. Use it as a context.
+
+    The next step depends on the weights, the optimiser's moments and the number of steps done, and on nothing else:
+    prompts are drawn from a seed that names the run's seed and the step.
+    """
+
+    def __init__(self, settings: LabSettings, folder: RunFolder) -> None:
+        torch.set_num_threads(settings.threads or torch.get_num_threads())
+        self.settings, self.folder = settings, folder
+        self.regressor = new_regressor(settings)
+        self.optimizer = Optimizer(self.regressor, settings.optimizer)
+        self.step = 0
+        self.seconds = 0.0
+        """Wall-clock seconds of all sittings together."""
+        self.pending: list[Tensor] = []
+        """[2] loss and gradient norm of each step since the last line of metrics."""
+
+    @classmethod
+    def create(cls, settings: LabSettings, environment: Mapping[str, Any]) -> Self:
+        """Start a run in a new folder. Raises RunError when it holds something, StorageError."""
+        path = Path(settings.run_dir) if settings.run_dir else next_folder(Path(settings.output), settings.name)
+        folder = RunFolder.create(
+            path, config_toml=dump_settings(settings), environment=environment, formula=formula(settings)
+        )
+        folder.lock()
+        return cls(settings, folder)
+
+    @classmethod
+    def resume(cls, path: Path) -> Self:
+        """Continue a run from its last checkpoint; without one, from its beginning.
+
+        Raises:
+            RunError: the folder is no run of the laboratory, is being written, or its checkpoint is damaged.
+        """
+        settings, folder = read_settings(path), RunFolder.open(path)
+        folder.lock()
+        training = cls(settings, folder)
+        found = list_checkpoints(folder.checkpoints)
+        if found:
+            training._restore(load_checkpoint(found[-1]))
+        folder.rewind(training.step + 1 if training.step else 0)
+        return training
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folder.unlock()
+
+    @property
+    def is_finished(self) -> bool:
+        """True when all steps are done."""
+        return self.step >= self.settings.steps
+
+    def advance(self) -> None:
+        """Take one optimiser step on new prompts."""
+        settings = self.settings
+        dimension, points = settings.stage(self.step)
+        source = generator(settings, "train", self.step)
+        prompts = sample(settings.functions, settings.batch_size, points, source, active_dimension=dimension)
+        predicted = self.regressor.predict(prompts.inputs, prompts.targets)
+        loss = (predicted - prompts.targets).square().mean() / normaliser(settings.functions)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = self.optimizer.step(rate(settings.optimizer, self.step, settings.steps))
+        self.pending.append(torch.stack([loss.detach(), norm]))
+        self.step += 1
+
+    def measure(self) -> dict[str, float | None]:
+        """Record the means since the last line, and at its turn the error on held-out prompts.
+
+        Raises:
+            NumericsError: the loss or the gradient is no longer finite.
+        """
+        losses, norms = torch.stack(self.pending).double().cpu().unbind(1)
+        if not (losses + norms).isfinite().all():
+            raise NumericsError(
+                f"the loss or its gradient is not finite before step {self.step}. Lower optimizer.lr or "
+                f"optimizer.muon_lr, or set network.precision to float32. Last checkpoint: {self.folder.checkpoints}"
+            )
+        row: dict[str, float | None] = {
+            "loss": math.fsum(losses.tolist()) / len(losses),
+            "grad/norm": math.fsum(norms.tolist()) / len(norms),
+            "lr": self.settings.optimizer.lr * rate(self.settings.optimizer, self.step - 1, self.settings.steps),
+            "seconds/total": self.seconds,
+            "seconds/cpu": time.process_time(),
+        }
+        if self._is_turn(self.settings.eval_every):
+            row |= self._look()
+        self.folder.append_metrics({"step": self.step, **row})
+        self.pending = []
+        return row
+
+    def save(self) -> Path:
+        """Write a checkpoint. Raises StorageError."""
+        self.folder.sync()
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "weights": self.regressor.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "pending": torch.stack(self.pending) if self.pending else torch.zeros(0, 2),
+        }
+        return save_checkpoint(self.folder.checkpoints, self.step, state, keep=self.settings.keep_checkpoints)
+
+    def is_due(self, every: int) -> bool:
+        """True at the end and whenever so many steps have passed."""
+        return self.is_finished or self._is_turn(every)
+
+    def _is_turn(self, every: int) -> bool:
+        return every > 0 and self.step % every == 0
+
+    def _look(self) -> dict[str, float]:
+        prompts = held_out(self.settings, max(2, self.settings.eval_prompts // 5))
+        errors = squared_errors(self.settings, predictions(self.regressor, prompts), prompts).mean(0)
+        return {"eval/mean": errors.mean().item(), "eval/last": errors[-1].item()}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.step, self.seconds = int(state["step"]), float(state["seconds"])
+        self.regressor.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.pending = list(state["pending"].to(self.settings.device).unbind(0))
+
+
+def train(training: Training, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Measured | Saved]:
+    """Take the steps that are left, telling what is recorded; stop early with a checkpoint when asked or out of time.
+
+    Raises:
+        NumericsError: the loss is no longer finite; the last checkpoint stays as it is.
+        StorageError: the disk refused.
+    """
+    settings, before, started = training.settings, training.seconds, time.perf_counter()
+    budget = settings.max_seconds or math.inf
+    while not training.is_finished:
+        training.advance()
+        training.seconds = before + time.perf_counter() - started
+        is_stopping = should_stop() or training.seconds >= budget
+        if training.is_due(settings.log_every) or training._is_turn(settings.eval_every):
+            yield Measured(step=training.step, metrics=training.measure())
+        if training.is_due(settings.checkpoint_every) or is_stopping:
+            yield Saved(step=training.step, path=training.save())
+        if is_stopping:
+            return
