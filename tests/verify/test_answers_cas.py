@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncurve.sandbox import Limits
+from oncurve.sandbox import Limits, Outcome
 from oncurve.types import Status, Task
 from oncurve.verify import AnswerSettings, AnswerVerifier, Item
 from oncurve.verify.answers import Cas, Comparer, ComparisonSettings, NoDecisionError, parse
@@ -91,10 +91,7 @@ def test_a_time_out_is_no_verdict_and_the_next_one_is_right():
 
 
 def test_the_verifier_reports_the_cause(monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: Any, **__: Any) -> bool:
-        raise NoDecisionError("timeout", "no result after 1 s")
-
-    monkeypatch.setattr(Cas, "decide", fail)
+    monkeypatch.setattr(Cas, "ask", lambda *_, **__: Outcome(cause="timeout", detail="no result after 1 s"))
     task = Task(id="t", prompt="p", gold=r"\sqrt2", kind="k", verifier="answer")
     (verdict,) = AnswerVerifier(AnswerSettings()).judge([Item(task=task, text=r"<answer>\frac{2}{\sqrt2}</answer>")])
     assert (verdict.status, verdict.reward, verdict.cause) == (Status.NO_VERDICT, None, "timeout")
@@ -111,14 +108,11 @@ def test_a_fault_of_the_verifier_is_recorded_and_not_the_models(monkeypatch: pyt
     assert "IndexError: oops" in verdict.evidence
 
 
-def test_a_killed_process_costs_one_decision(cas: Cas):
+def test_a_killed_process_costs_no_decision(cas: Cas):
     trees = [tree(r"\sqrt8"), tree(r"2\sqrt2")]
     assert cas.decide("equal", trees) is True
     for pid in processes_of("answers/cas/child.py"):
         os.kill(pid, signal.SIGKILL)
-    with pytest.raises(NoDecisionError) as failure:
-        cas.decide("equal", trees)
-    assert failure.value.cause == "crash"
     assert cas.decide("equal", trees) is True
 
 
@@ -131,7 +125,7 @@ def test_closing_leaves_no_process(cas: Cas):
     assert set(processes_of("answers/cas/child.py")) == before
 
 
-def test_threads_wait_for_each_other(cas: Cas):
+def test_threads_decide_at_the_same_time(cas: Cas):
     results: list[bool | None] = []
 
     def work(k: int) -> None:

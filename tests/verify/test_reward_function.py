@@ -155,7 +155,7 @@ def test_a_batch_is_never_larger_than_allowed(make: Make):
 def test_memory_is_limited(make: Make):
     source = "def f(completions, **columns): return [len(bytearray(2**30)) > 0] * len(completions)"
     (limited,) = make(source, memory_bytes=512 * 1024**2).judge(items("a"))
-    assert limited.cause == "error"
+    assert limited.cause == "memory"
     assert "MemoryError" in limited.evidence
 
 

@@ -9,6 +9,7 @@ from oncurve.sandbox.pool import JailPool, close_shared_pools, shared_pool
 from oncurve.sandbox.program import Output, Program, Streams
 from oncurve.sandbox.settings import SandboxSettings
 from oncurve.sandbox.worker import Cause, FunctionWorker, Limits, Outcome
+from oncurve.sandbox.worker_pool import WorkerPool
 
 __all__ = [
     "Cause",
@@ -25,6 +26,7 @@ __all__ = [
     "ProgramFaultError",
     "SandboxSettings",
     "Streams",
+    "WorkerPool",
     "close_shared_pools",
     "plain_tree",
     "run_limits",

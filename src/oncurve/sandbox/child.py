@@ -13,6 +13,7 @@ worker dies with the supervisor (parent-death signal).
 import importlib.util
 import inspect
 import json
+import math
 import os
 import resource
 import select
@@ -43,6 +44,7 @@ def encode_frame(message: Any, default: Callable[[Any], Any] | None = None) -> b
 
 def work(request_fd: int, reply_fd: int, target: dict[str, Any]) -> None:
     """Load the function, say so, then answer one request after the other until the parent hangs up."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a death leaves no file behind
     if target["memory_bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_AS, (target["memory_bytes"], target["memory_bytes"]))
     try:
@@ -52,7 +54,23 @@ def work(request_fd: int, reply_fd: int, target: dict[str, Any]) -> None:
         return
     _send(reply_fd, encode_frame({"value": None}))
     while (request := _receive(request_fd)) is not None:
-        _send(reply_fd, answer(function, request))
+        limit_cpu(target["cpu_s"])
+        reply = answer(function, request)
+        limit_cpu(None)
+        _send(reply_fd, reply)
+
+
+def limit_cpu(seconds: int | None) -> None:
+    """Have the kernel end this process (SIGXCPU) after so many more CPU seconds, up to one more; None: never.
+
+    The kernel counts whole seconds of the process's life, so each call starts a new count behind what was used.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    wanted = hard if seconds is None else math.ceil(time.process_time()) + seconds
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if wanted != soft:
+        resource.setrlimit(resource.RLIMIT_CPU, (wanted, hard))
 
 
 def load(file: Path, name: str) -> Callable[..., Any]:
@@ -82,7 +100,8 @@ def answer(function: Callable[..., Any], arguments: dict[str, Any]) -> bytes:
             result = asyncio.run(_finish(result))
         return encode_frame({"value": result}, default=plain)
     except BaseException as error:  # noqa: BLE001  the border: the failure is reported as data
-        return encode_frame({"error": describe(error)})
+        failure = {"error": describe(error)}
+        return encode_frame(failure | {"cause": "memory"} if isinstance(error, MemoryError) else failure)
 
 
 def accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +161,7 @@ class _Stop(Exception):  # noqa: N818  a request, not an error
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second request must not interrupt the ending
     raise _Stop
 
 

@@ -3,10 +3,12 @@
 import json
 import os
 import select
+import signal
 import subprocess  # noqa: TID251  this package is its home
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ from oncurve.types import Settings
 MAX_REPLY_BYTES = 64 * 1024**2
 _CHUNK_BYTES = 1 << 16
 
-Cause = Literal["error", "timeout", "crash"]
+Cause = Literal["error", "timeout", "cpu", "memory", "crash"]
 
 
 class Limits(Settings):
@@ -31,6 +33,9 @@ class Limits(Settings):
 
     start_timeout_s: float = Field(120.0, gt=0, le=3600)
     """Wall seconds to start the process and import the file."""
+
+    cpu_s: int | None = Field(None, ge=1, le=3600)
+    """CPU seconds for one call, of each process, enforced by the kernel up to one second later; None for no limit."""
 
     memory_bytes: int | None = Field(None, ge=64 * 1024**2)
     """Address space, enforced by the kernel; None for no limit."""
@@ -43,8 +48,11 @@ class Outcome:
     value: Any = None
     """What the function returned, as plain JSON data."""
     cause: Cause | None = None
-    """Why there is no value: it raised (``error``), took too long (``timeout``), or the process died (``crash``)."""
+    """Why there is no value: it raised (``error``), took too long (``timeout``, ``cpu``), was refused memory
+    (``memory``), or the process died (``crash``: also when it was killed from outside)."""
     detail: str = ""
+    seconds: float = 0.0
+    """Wall seconds that the call took, without waiting for a process."""
 
 
 class _EndedError(Exception):
@@ -59,8 +67,9 @@ class FunctionWorker:
     """Calls one function in a child process; a call that hangs or dies costs only itself.
 
     The process is started by the first use and again after it had to be killed. No signals are used in this
-    process, so it works from any thread; calls from several threads wait for each other. When the child ends, for
-    whatever reason, everything that the function started ends with it, also when this process is killed.
+    process, so it works from any thread; calls from several threads wait for each other (``WorkerPool`` has several
+    processes). When the child ends, for whatever reason, everything that the function started ends with it, also when
+    this process is killed. A forked process starts a child of its own.
 
     Args:
         file: the Python file.
@@ -70,11 +79,18 @@ class FunctionWorker:
     """
 
     def __init__(self, file: Path, function: str, limits: Limits, *, show_output: bool = False) -> None:
-        self._target = {"file": str(file), "function": function, "memory_bytes": limits.memory_bytes}
+        own = {"memory_bytes": limits.memory_bytes, "cpu_s": limits.cpu_s}
+        self._target = {"file": str(file), "function": function} | own
         self._limits = limits
         self._stderr = None if show_output else subprocess.DEVNULL
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+        _workers.add(self)
+
+    @property
+    def is_started(self) -> bool:
+        """True while there is a process; it may have died since the last call."""
+        return self._process is not None
 
     def start(self) -> Outcome:
         """Start the process and load the function, unless that is done. The outcome says whether it worked."""
@@ -87,10 +103,22 @@ class FunctionWorker:
         Raises:
             TypeError: an argument cannot be written as JSON.
         """
-        frame = child.encode_frame(arguments)
+        return self.send(child.encode_frame(arguments))
+
+    def send(self, frame: bytes, timeout_s: float | None = None) -> Outcome:
+        """Call the function with arguments that are encoded already (``child.encode_frame``).
+
+        ``timeout_s``: wall seconds, where they are not those of the limits.
+        """
         with self._lock:
             started = self._ensure_started()
-            return started if started.cause else self._exchange(frame, self._limits.timeout_s)
+            return started if started.cause else self._exchange(frame, timeout_s or self._limits.timeout_s)
+
+    def kill(self) -> None:
+        """End the process under a call that another thread has running: for that call, a crash."""
+        process = self._process
+        if process is not None:
+            process.terminate()
 
     def close(self) -> None:
         """End the process and everything it started. A later call starts a fresh one."""
@@ -125,22 +153,34 @@ class FunctionWorker:
 
     def _exchange(self, frame: bytes, timeout_s: float) -> Outcome:
         """Send a request and wait for the reply. A process that gave none is ended."""
+        started = time.monotonic()
         try:
-            reply = self._transfer(frame, time.monotonic() + timeout_s)
+            reply = self._transfer(frame, started + timeout_s)
+            seconds = time.monotonic() - started
             if set(reply) == {"value"}:
-                return Outcome(reply["value"])
-            return Outcome(cause="error", detail=str(reply["error"]))
+                return Outcome(reply["value"], seconds=seconds)
+            cause: Cause = "memory" if reply.get("cause") == "memory" else "error"
+            return Outcome(cause=cause, detail=str(reply["error"]), seconds=seconds)
         except _LateError:
             self._end()
-            return Outcome(cause="timeout", detail=f"no result after {timeout_s:g} s; the process was killed")
+            late = f"no result after {timeout_s:g} s; the process was killed"
+            return Outcome(cause="timeout", detail=late, seconds=timeout_s)
         except _EndedError:
-            return Outcome(cause="crash", detail=f"the process died: {_how_it_ended(self._end(own_end_s=2.0))}")
+            return self._death(time.monotonic() - started)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._end()
             return Outcome(cause="crash", detail=f"the process sent no valid reply ({error}) and was killed")
         except BaseException:  # Ctrl-C: the reply that is still to come must not answer a later request
             self._end()
             raise
+
+    def _death(self, seconds: float) -> Outcome:
+        """What came of a call during which the process died."""
+        status = self._end(own_end_s=2.0)
+        if status == 128 + signal.SIGXCPU and self._limits.cpu_s is not None:
+            spent = f"more than {self._limits.cpu_s} s of CPU time; the process was killed"
+            return Outcome(cause="cpu", detail=spent, seconds=seconds)
+        return Outcome(cause="crash", detail=f"the process died: {_how_it_ended(status)}", seconds=seconds)
 
     def _transfer(self, frame: bytes, deadline: float) -> dict[str, Any]:
         process = self._process
@@ -152,6 +192,14 @@ class FunctionWorker:
             raise ValueError(f"{size} bytes, at most {MAX_REPLY_BYTES}")
         reply: dict[str, Any] = json.loads(_read(process.stdout.fileno(), size, deadline))
         return reply
+
+    def _forget(self) -> None:
+        """In a forked process: the child belongs to the parent, and another thread may have held the lock."""
+        self._lock = threading.Lock()
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout) if process is not None else ():
+            if pipe is not None:
+                pipe.close()
 
     def _end(self, *, own_end_s: float = 0.0) -> int:
         """Hang up, wait until the supervisor has ended everything, and return its exit status.
@@ -217,3 +265,14 @@ def _how_it_ended(status: int) -> str:
     if status < 0:
         return f"its supervisor was killed by signal {-status}"
     return f"signal {status - 128}" if status > 128 else f"exit status {status}"
+
+
+_workers: "weakref.WeakSet[FunctionWorker]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for worker in list(_workers):
+        worker._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,27 +1,38 @@
 """The ``answer`` verifier: is the final answer of a completion the gold?"""
 
 import json
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from pydantic import Field
 
-from oncurve.types import DataError, Settings, Task, Verdict
+from oncurve.types import DataError, Settings, Status, Task, Verdict
 from oncurve.verify.answers import (
+    Allowance,
     Answer,
     Carrier,
+    Cas,
     Comparer,
     ComparisonSettings,
     Extraction,
+    Mode,
+    Node,
     NoDecisionError,
+    Once,
     candidates,
     extract,
     is_several,
     parse,
     read_gold,
+    shared_cas,
     show,
 )
 from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
+
+MAX_REMEMBERED = 8192
+"""Verdicts that took the CAS and are remembered by a verifier."""
 
 
 class AnswerSettings(Settings):
@@ -43,20 +54,29 @@ class AnswerSettings(Settings):
     comparison: ComparisonSettings = ComparisonSettings()
     """Choices that data sets disagree about; a task overrides them in ``meta["comparison"]``."""
 
+    num_workers: int = Field(0, ge=0, le=1024)
+    """Processes of the CAS at the same time; 0 for one on each core that this process may use. None is started before
+    an answer needs it."""
+
 
 class AnswerVerifier:
     """Extract strictly from the declared carrier, then compare exactly, and by the CAS what is left open.
 
     Correct: everything the completion offers equals the gold. Wrong: another value, several different values, an
     empty or unterminated place, no place. No verdict: the gold states nothing (``bad_gold``), the CAS failed
-    (``timeout``, ``crash``), or there is a fault in this verifier (``error``).
+    (``timeout``, ``memory``, ``crash``), or there is a fault in this verifier (``error``).
+
+    What exact arithmetic decides is decided at once, in the calling thread. What needs the CAS is decided afterwards,
+    ``num_workers`` verdicts at the same time, equal answers to equal golds once, also across calls. Safe to use from
+    several threads.
     """
 
     name = "answer"
 
     def __init__(self, settings: AnswerSettings) -> None:
         self.settings = settings
-        self._comparer = Comparer(settings.comparison)
+        self._comparer = Comparer(settings.comparison, _Later())
+        self._decided: Once[Verdict] = Once(MAX_REMEMBERED, lambda verdict: verdict.status is not Status.NO_VERDICT)
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
         """One verdict an item.
@@ -64,7 +84,10 @@ class AnswerVerifier:
         Raises:
             DataError: a task's ``meta["comparison"]`` holds an unknown or impossible setting.
         """
-        return [self._verdict(item) for item in items]
+        first = [self._verdict(item) for item in items]
+        opened = {verdict.key: verdict for verdict in first if isinstance(verdict, _Open)}
+        decided = self._decide(opened)
+        return [decided[verdict.key] if isinstance(verdict, _Open) else verdict for verdict in first]
 
     def state_gold(self, task: Task) -> str:
         """The gold, in the declared carrier."""
@@ -79,15 +102,30 @@ class AnswerVerifier:
         }
         return forms.get(self.settings.carrier, answer)
 
-    def _verdict(self, item: Item) -> Verdict:
+    def _decide(self, opened: Mapping[Hashable, "_Open"]) -> dict[Hashable, Verdict]:
+        """Have the CAS decide, several at the same time; one more than it has processes, so that none waits for us."""
+        if not opened:
+            return {}
+        cas = shared_cas(self.settings.num_workers)
+        jobs = [partial(self._decided.get, key, partial(one.decide, cas)) for key, one in opened.items()]
+        num_threads = min(len(jobs), cas.num_workers + 1)
+        if num_threads == 1:
+            return {key: job() for key, job in zip(opened, jobs, strict=True)}
+        executor = ThreadPoolExecutor(num_threads, thread_name_prefix="oncurve-answer")
+        try:
+            return dict(zip(opened, executor.map(_run, jobs), strict=True))
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def _verdict(self, item: Item) -> "Verdict | _Open":
         try:
             return self._judge(item)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  the border: a fault of ours is recorded, and never the model's
-            return no_verdict("error", f"task {item.task.id}: {type(error).__name__}: {error}")
+            return _fault(item.task, error)
 
-    def _judge(self, item: Item) -> Verdict:
+    def _judge(self, item: Item) -> "Verdict | _Open":
         comparer = self._comparer_of(item.task)
         gold = _read_gold(item.task.gold, comparer.settings.exotic_digits)
         if gold is None:
@@ -104,8 +142,8 @@ class AnswerVerifier:
             return wrong(found.problem)
         try:
             return _compare(found, gold, comparer)
-        except NoDecisionError as failure:
-            return no_verdict(failure.cause, f"comparing {one_line(found.offers[-1], 80)}: {failure}")
+        except _NeedsCasError:
+            return _Open(found, gold, item.task, comparer.settings)
 
     def _comparer_of(self, task: Task) -> Comparer:
         overrides = task.meta.get("comparison")
@@ -113,9 +151,51 @@ class AnswerVerifier:
             return self._comparer
         try:
             merged = self.settings.comparison.model_dump() | dict(overrides)
-            return Comparer(ComparisonSettings.model_validate(merged))
+            return Comparer(ComparisonSettings.model_validate(merged), _Later())
         except (TypeError, ValueError) as error:
             raise DataError(f"task {task.id}: meta.comparison: {error}") from error
+
+
+class _NeedsCasError(Exception):
+    """Exact arithmetic does not decide."""
+
+
+class _Later:
+    """In the place of the CAS while answers are read: what needs it is put off."""
+
+    def decide(self, _mode: Mode, _trees: Sequence[Node]) -> bool | None:
+        raise _NeedsCasError
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An answer that the CAS has to compare with its gold."""
+
+    found: Extraction
+    gold: Answer
+    task: Task
+    comparison: ComparisonSettings
+
+    @property
+    def key(self) -> Hashable:
+        """All that the verdict depends on."""
+        return self.found, self.task.gold, self.comparison
+
+    def decide(self, cas: Cas) -> Verdict:
+        try:
+            return _compare(self.found, self.gold, Comparer(self.comparison, Allowance(cas)))
+        except NoDecisionError as failure:
+            return no_verdict(failure.cause, f"comparing {one_line(self.found.offers[-1], 80)}: {failure}")
+        except Exception as error:  # noqa: BLE001  the border, as above
+            return _fault(self.task, error)
+
+
+def _run(job: Callable[[], Verdict]) -> Verdict:
+    return job()
+
+
+def _fault(task: Task, error: Exception) -> Verdict:
+    return no_verdict("error", f"task {task.id}: {type(error).__name__}: {error}")
 
 
 def _compare(found: Extraction, gold: Answer, comparer: Comparer) -> Verdict:

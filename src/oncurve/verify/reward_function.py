@@ -1,15 +1,16 @@
-"""A reward function of the user, with TRL's signature, in a process that can be killed.
+"""A reward function of the user, with TRL's signature, in processes that can be killed.
 
 def reward(prompts, completions, completion_ids, **columns): return [float or None for each completion]
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field
 
-from oncurve.sandbox import FunctionWorker, Limits, Outcome
+from oncurve.sandbox import Limits, Outcome, WorkerPool
 from oncurve.types import ConfigError, DataError, Prompt, Settings, Verdict
 from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
 
@@ -26,8 +27,16 @@ class RewardFunctionSettings(Settings):
     max_batch: int = Field(64, ge=1)
     """Most completions a call. A call that hangs or dies leaves only its own completions without a verdict."""
 
+    num_workers: int = Field(1, ge=0, le=1024)
+    """Processes that are called at the same time, each with a part of the batch; 0 for one on each core that this
+    process may use. With more than one, a function that remembers what it saw, or compares the completions of a call
+    with each other, sees a part of them."""
+
+    cpu_s: int | None = Field(None, ge=1, le=3600)
+    """CPU seconds for one call, of each process, enforced by the kernel up to one second later; None for no limit."""
+
     memory_bytes: int | None = Field(None, ge=64 * 1024**2)
-    """Address space of the process, enforced by the kernel; None for no limit."""
+    """Address space of each process, enforced by the kernel; None for no limit."""
 
     show_output: bool = False
     """Pass what the function prints on to standard error instead of discarding it."""
@@ -43,8 +52,12 @@ class RewardFunction:
     """Calls the function and turns each value into a verdict.
 
     A value is the reward; it is correct from ``correct_at`` on. No verdict: None (``unscored``), an exception
-    (``error``), no result in time (``timeout``), the process died (``crash``), NaN, infinity, something that is not
-    a number of ordinary size, or not one value for each completion (``bad_value``).
+    (``error``), no result in time (``timeout``), too much CPU time (``cpu``) or memory (``memory``), the process died
+    twice (``crash``), NaN, infinity, something that is not a number of ordinary size, or not one value for each
+    completion (``bad_value``).
+
+    With one process, the default, calls follow each other in the order of the completions. Safe to use from several
+    threads, whose calls then alternate.
 
     Args:
         name: ``path/to/file.py:function``; a relative path starts at ``base_dir``.
@@ -63,23 +76,24 @@ class RewardFunction:
         file = base_dir / path
         if not file.is_file():
             raise ConfigError(f"reward function {name}: no file {file}. Relative paths start at {base_dir.resolve()}.")
-        limits = Limits(timeout_s=timeout_s, memory_bytes=settings.memory_bytes)
-        self._worker = FunctionWorker(file.resolve(), function, limits, show_output=settings.show_output)
-        loaded = self._worker.start()
+        limits = Limits(timeout_s=timeout_s, cpu_s=settings.cpu_s, memory_bytes=settings.memory_bytes)
+        self._pool = WorkerPool(
+            file.resolve(), function, limits, num_workers=settings.num_workers, show_output=settings.show_output
+        )
+        loaded = self._pool.start()
         if loaded.cause:
-            self._worker.close()
+            self._pool.close()
             raise ConfigError(f"reward function {name} cannot be loaded ({loaded.cause}): {loaded.detail}")
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for start in range(0, len(items), self.settings.max_batch):
-            batch = items[start : start + self.settings.max_batch]
-            verdicts += self._verdicts(self._call(batch), len(batch))
-        return verdicts
+        size = min(self.settings.max_batch, math.ceil(len(items) / self._pool.num_workers) or 1)
+        batches = [items[start : start + size] for start in range(0, len(items), size)]
+        outcomes = zip(batches, self._call(batches), strict=True)
+        return [verdict for batch, outcome in outcomes for verdict in self._verdicts(outcome, len(batch))]
 
     def close(self) -> None:
-        """End the process and everything it started."""
-        self._worker.close()
+        """End the processes and everything they started."""
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -87,12 +101,13 @@ class RewardFunction:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, items: Sequence[Item]) -> Outcome:
+    def _call(self, batches: Sequence[Sequence[Item]]) -> list[Outcome]:
         try:
-            return self._worker.call(arguments(items))
+            return self._pool.map(list(map(arguments, batches)))
         except TypeError as error:
+            task = batches[0][0].task
             raise DataError(
-                f"task {items[0].task.id} and others: a column cannot be sent to the reward function {self.name}: "
+                f"task {task.id} and others: a column cannot be sent to the reward function {self.name}: "
                 f"{error}. Keep plain data (text, numbers, lists) in the task file."
             ) from error
 

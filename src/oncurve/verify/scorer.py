@@ -1,5 +1,6 @@
 """Score completions: every component, their weighted sum, and the status that the primary component gives."""
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from oncurve.verify.rewards import TASK, ComponentSettings, RewardSettings
 
 
 class TaskVerifier:
-    """Hands each item to the verifier that its task names."""
+    """Hands each item to the verifier that its task names. Safe to use from several threads."""
 
     name = TASK
 
@@ -26,6 +27,7 @@ class TaskVerifier:
         self._options = options
         self._builders = builders
         self._verifiers: dict[str, Verifier] = {}
+        self._lock = threading.Lock()
 
     def verifier_of(self, name: str) -> Verifier:
         """The verifier of that name, with its options.
@@ -33,14 +35,16 @@ class TaskVerifier:
         Raises:
             DataError: no verifier has that name.
         """
-        if name not in self._verifiers:
-            if name not in verifier_names():
-                raise DataError(
-                    f"a task names the verifier {name!r}, which does not exist.{did_you_mean(name, verifier_names())} "
-                    f"Known: {', '.join(verifier_names())}."
-                )
-            self._verifiers[name] = build_verifier(name, self._options.get(name, {}), self._builders)
-        return self._verifiers[name]
+        with self._lock:
+            if name not in self._verifiers:
+                if name not in verifier_names():
+                    hint = did_you_mean(name, verifier_names())
+                    raise DataError(
+                        f"a task names the verifier {name!r}, which does not exist.{hint} "
+                        f"Known: {', '.join(verifier_names())}."
+                    )
+                self._verifiers[name] = build_verifier(name, self._options.get(name, {}), self._builders)
+            return self._verifiers[name]
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
         positions: dict[str, list[int]] = {}
@@ -60,6 +64,10 @@ class Scorer:
     components that gave a value (``compose_rewards``), or ``gated_reward`` where a gate is not passed; ``components``
     holds every raw value. Where the primary or, with all others passed, a gate has no verdict there is none. Equal
     completions of one task are judged once.
+
+    Safe to use from several threads at the same time, with parts of a batch or with different batches: nothing is kept
+    between calls but the verifiers, which are safe themselves. A verdict does not depend on what else is in its batch,
+    except for ``length`` shapes that compare a group (hand those a whole group) and functions of yours that do.
 
     Args:
         settings: the components.

@@ -7,7 +7,7 @@ be safe (a second value, an alternative).
 from collections.abc import Sequence
 from itertools import pairwise
 
-from oncurve.verify.answers.cas import Cas
+from oncurve.verify.answers.cas import Decider
 from oncurve.verify.answers.exact import rough
 from oncurve.verify.answers.forms import UNDEFINED, components, is_name, simplify
 from oncurve.verify.answers.grammar import Answer
@@ -30,7 +30,7 @@ _VECTORS = frozenset(("tuple", "bracket"))
 class Comparer:
     """Compares parsed answers under one set of choices."""
 
-    def __init__(self, settings: ComparisonSettings, cas: Cas | None = None) -> None:
+    def __init__(self, settings: ComparisonSettings, cas: Decider | None = None) -> None:
         self.settings = settings
         self.scalars = Scalars(settings, cas, self.same)
         self.regions = Regions(self.scalars.is_equal)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from oncurve.verify.answers.cas import Cas, Mode, shared_cas
+from oncurve.verify.answers.cas import Decider, Mode, shared_cas
 from oncurve.verify.answers.exact import UndefinedError, rational, rough
 from oncurve.verify.answers.nodes import INFINITY, Node, number, substitute, symbols, walk
 from oncurve.verify.answers.regions import MINUS_INFINITY
@@ -15,11 +15,11 @@ class Scalars:
 
     Args:
         settings: the choices.
-        cas: who decides what exact arithmetic leaves open; by default the process that all verifiers share.
+        cas: who decides what exact arithmetic leaves open; by default the processes that all verifiers share.
         same: comparison of any two nodes.
     """
 
-    def __init__(self, settings: ComparisonSettings, cas: Cas | None, same: Callable[[Node, Node], bool]) -> None:
+    def __init__(self, settings: ComparisonSettings, cas: Decider | None, same: Callable[[Node, Node], bool]) -> None:
         self.settings = settings
         self._cas = cas
         self.same = same

@@ -47,7 +47,11 @@ class Stage:
     """
 
     timeout_s: float = 10.0
-    _worker: FunctionWorker | None = field(default=None, init=False)
+    _worker: FunctionWorker = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = Limits(timeout_s=self.timeout_s, memory_bytes=_MEMORY_BYTES)
+        self._worker = FunctionWorker(Path(played.__file__), "serve", limits)
 
     def play(self, episodes: Sequence[tuple[EnvironmentSpec, Sequence[Call]]]) -> list[Scene]:
         """Play every episode from its start.
@@ -74,8 +78,7 @@ class Stage:
 
     def close(self) -> None:
         """End the process; a later call starts another."""
-        if self._worker is not None:
-            self._worker.close()
+        self._worker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -90,9 +93,6 @@ class Stage:
         return _scene(found.value[0])
 
     def _ask(self, requests: Sequence[dict[str, Any]]) -> Outcome:
-        if self._worker is None:
-            limits = Limits(timeout_s=self.timeout_s, memory_bytes=_MEMORY_BYTES)
-            self._worker = FunctionWorker(Path(played.__file__), "serve", limits)
         return self._worker.call({"episodes": requests})
 
 

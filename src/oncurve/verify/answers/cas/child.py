@@ -61,6 +61,9 @@ def decide(mode: str, trees: list[Tree]) -> str:
 
     Returns:
         ``equal``, ``different`` or ``unknown``.
+
+    Raises:
+        MemoryError: the limit of the process; nobody knows what the trees are.
     """
     try:
         evaluator = Evaluator(trees)
@@ -69,7 +72,7 @@ def decide(mode: str, trees: list[Tree]) -> str:
         if mode == "proportional":
             return "equal" if _proportional(evaluator, trees[0], trees[1], signed=True) else "different"
         return "equal" if _equal(evaluator, trees[0], trees[1]) else "different"
-    except (UndecidedError, RecursionError, OverflowError, MemoryError, ValueError, ZeroDivisionError, TypeError):
+    except (UndecidedError, RecursionError, OverflowError, ValueError, ZeroDivisionError, TypeError):
         return "unknown"
 
 
