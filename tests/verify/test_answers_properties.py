@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oncurve.types import Status, Task
 from oncurve.verify import AnswerSettings, AnswerVerifier, Item
-from oncurve.verify.answers import Comparer, ComparisonSettings, parse
+from oncurve.verify.answers import Comparer, ComparisonSettings, extract, parse
 from oncurve.verify.answers.vocabulary import word_set
 
 
@@ -214,3 +214,22 @@ def test_a_long_gold_gets_a_fast_verdict(name: str):
     started = time.process_time()
     assert judge("<answer>7</answer>", LONG[name]).status is not Status.CORRECT
     assert time.process_time() - started < 1.5
+
+
+box_parts = st.sampled_from(
+    ["\\boxed{", "\\fbox{", "\\boxed", "{", "}", "\\", "\\frac", "\\{", "7", "x", " ", "$", "."]
+)
+
+
+@given(st.lists(box_parts, max_size=12).map("".join))
+@example("\\\\boxed{7}")
+@example("{\\boxed{\\frac{1}{2}}}}")
+@example("\\boxed{\\{7\\}}")
+def test_a_plain_box_is_read_as_every_box_is(text: str):
+    # The word in front sends the text past the short cut for texts with one box.
+    assert extract(text, "box") == extract("box " + text, "box")
+
+
+@given(st.integers(-20, 20), st.integers(-20, 20))
+def test_a_fraction_equals_itself_in_both_spellings_unless_it_is_over_nothing(top: int, bottom: int):
+    assert equal(f"\\frac{{{top}}}{{{bottom}}}", f"{top}/{bottom}") is (bottom != 0)

@@ -199,6 +199,9 @@ def _fault(task: Task, error: Exception) -> Verdict:
 
 
 def _compare(found: Extraction, gold: Answer, comparer: Comparer) -> Verdict:
+    if len(found.offers) == 1:
+        last = parse(found.offers[0], exotic_digits=comparer.settings.exotic_digits)
+        return wrong("the answer place is empty") if last is None else _verdict(found, last, gold, comparer)
     offers = list(dict.fromkeys(found.offers))
     answers = [parse(offer, exotic_digits=comparer.settings.exotic_digits) for offer in offers]
     last = answers[-1]
@@ -211,9 +214,14 @@ def _compare(found: Extraction, gold: Answer, comparer: Comparer) -> Verdict:
         if found.is_joined and is_several(gold) and comparer.is_equal(together, gold):
             return correct(f"{len(listed)} places together equal the gold {show(gold)}")
         return wrong(f"different answers offered: {show(others[0])} and {show(last)}")
+    return _verdict(found, last, gold, comparer)
+
+
+def _verdict(found: Extraction, last: Answer, gold: Answer, comparer: Comparer) -> Verdict:
+    offer = one_line(found.offers[-1], 80)
     if comparer.is_equal(last, gold) or _prose_equals(last, gold, comparer, found.is_marked):
-        return correct(f"{one_line(offers[-1], 80)} equals the gold {show(gold)}")
-    return wrong(f"{one_line(offers[-1], 80)} is not the gold {show(gold)}")
+        return correct(f"{offer} equals the gold {show(gold)}")
+    return wrong(f"{offer} is not the gold {show(gold)}")
 
 
 def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:

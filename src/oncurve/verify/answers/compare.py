@@ -45,7 +45,7 @@ class Comparer:
         """
         if answer.node[0] == gold.node[0] == "num":
             return self.scalars.is_equal(answer.node, gold.node)
-        if answer.text == gold.text:
+        if answer.text == gold.text or (answer.node == gold.node and _is_fraction(answer.node)):
             return True
         letter = gold_choice(gold.text) or (choice_of(gold.text) if gold.text.startswith("(") else "")
         if letter and (chosen := choice_of(answer.text)):
@@ -279,6 +279,11 @@ class Comparer:
         if any(side[0] not in SCALARS for side in sides):
             return answer[0] == gold[0] and self._same_in_order(answer[1:], gold[1:])
         return self.scalars.ask("equation", sides) is True
+
+
+def _is_fraction(node: Node) -> bool:
+    """A number over a number that is not 0."""
+    return node[0] == "div" and node[1][0] == node[2][0] == "num" and node[2][1] != 0
 
 
 def _without_glued_unit(answer: Node, gold: Node) -> Node:

@@ -70,8 +70,9 @@ def extract(
         return Extraction(problem="the answer place is empty")
     if is_placeholder(last):
         return Extraction(problem=f"the answer place holds a placeholder: {last[:40]}")
-    if len(places) > 1:
-        places = [place for place in places if not is_placeholder(place.content)]
+    if len(places) == 1:
+        return Extraction((last,), is_marked=carrier == "text" and has_marker(region), is_joined=True)
+    places = [place for place in places if not is_placeholder(place.content)]
     offers = tuple(place.content.strip() for place in places)
     gaps = [region[a.end : b.start] for a, b in pairwise(places)]
     is_marked = carrier == "text" and has_marker(region)
@@ -84,7 +85,8 @@ def _places(text: str, carrier: Carrier, tag: str, field: str) -> list[_Place]:
     if carrier == "tag":
         return _tag_places(text, tag)
     if carrier == "box":
-        return _last_row(text, _box_places(text))
+        only = _only_box(text)
+        return [only] if only is not None else _last_row(text, _box_places(text))
     if carrier == "hash":
         return _last_row(text, _hash_places(text))
     if carrier == "json":
@@ -119,6 +121,8 @@ _CONFIRMATION = re.compile(
 
 def _refuse_retraction(rest: str) -> None:
     """Text behind the answer that takes it back leaves no answer, unless it is confirmed after that."""
+    if len(rest) < 3 and rest.isascii():
+        return  # too short for any
     retractions = list(_RETRACTION.finditer(rest))
     if retractions and not _CONFIRMATION.search(rest, retractions[-1].end()):
         raise _MissingAnswerError(f"the answer is taken back: {retractions[-1][0]}")
@@ -157,6 +161,18 @@ def _tag_places(text: str, tag: str) -> list[_Place]:
 # At most two backslashes: the second comes from text that was escaped as JSON. A longer run would be quadratic.
 _BOX_TOKEN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![a-zA-Z])|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\s*([^\s{}\\])(?![0-9a-zA-Z])")
+
+
+_FLAT_BOX = re.compile(r"\\boxed\{((?:[^{}\\]|\\[a-zA-Z]+|\{[^{}\\]*+\})*+)\}")
+
+
+def _only_box(text: str) -> _Place | None:
+    """What ``_box_places`` finds where there is one plain box, as nearly always; None where it has to look itself."""
+    start = text.find("\\boxed{") if text.count("box") == 1 else -1
+    if start < 0 or text.endswith("\\", 0, start):
+        return None
+    found = _FLAT_BOX.match(text, start)
+    return None if found is None else _Place(found[1], start, found.end())
 
 
 def _box_places(text: str) -> list[_Place]:

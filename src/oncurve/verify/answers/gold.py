@@ -1,7 +1,5 @@
 """Read the gold of a task, in the shapes in which data sets store it."""
 
-from fractions import Fraction
-
 from oncurve.verify.answers.extract import extract
 from oncurve.verify.answers.grammar import Answer, parse
 from oncurve.verify.answers.nodes import walk
@@ -65,6 +63,7 @@ def show(answer: Answer | None) -> str:
     if answer is None:
         return "nothing"
     if answer.node[0] == "num":
-        return str(Fraction(answer.node[1], answer.node[2]))
+        top, bottom = answer.node[1:3]
+        return str(top) if bottom == 1 else f"{top}/{bottom}"
     text = answer.source.strip() or answer.text
     return text if len(text) <= 80 else text[:79] + "…"
