@@ -18,6 +18,7 @@ def load(name: str) -> list[dict[str, Any]]:
 
 
 CASES, PAIRS, CARRIERS = load("math_cases.jsonl"), load("math_pairs.jsonl"), load("math_carriers.jsonl")
+HOSTILE = load("math_hostile.jsonl")
 
 
 def judge(text: str, gold: str, meta: dict[str, Any] | None = None, prompt: str = "p", **settings: Any):
@@ -44,6 +45,18 @@ def test_known_cases(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.M
 def test_pairs_of_gold_and_answer(pair: dict[str, Any]):
     verdict = judge(f"So the answer is $\\boxed{{{pair['answer']}}}$.", pair["gold"], carrier="box")
     assert verdict.status is (Status.CORRECT if pair["correct"] else Status.WRONG), verdict.evidence
+
+
+@pytest.mark.parametrize("kind", sorted({row["kind"] for row in HOSTILE}))
+def test_hostile_pairs_in_a_box_and_in_a_tag(kind: str):
+    surprises = []
+    for row in (row for row in HOSTILE if row["kind"] == kind):
+        texts = {"box": f"So it is $\\boxed{{{row['answer']}}}$.", "tag": f"<answer>{row['answer']}</answer>"}
+        for carrier, text in texts.items():
+            verdict = judge(text, row["gold"], carrier=carrier)
+            if verdict.status is not (Status.CORRECT if row["correct"] else Status.WRONG):
+                surprises.append((carrier, row["gold"], row["answer"], verdict.evidence))
+    assert surprises == []
 
 
 @pytest.mark.parametrize("case", CARRIERS, ids=lambda case: f"{case['carrier']}:{case['text']}"[:70])

@@ -41,7 +41,7 @@ from oncurve.verify.answers import candidates, extract
         ("text", "所以答案是 42。", ("42",)),
         ("text", "故选：C。", ("C",)),
         ("text", "nothing marked\nbut 42", ("but 42",)),
-        ("json", 'so {"answer": 1} and {"answer": "x", "n": {"answer": 2}}', ("2",)),  # the last object, also inside
+        ("json", 'so {"answer": 1} and {"answer": "x", "n": {"answer": 2}}', ("1", "x")),  # outermost objects, all
         ("json", '{"answer": [1, [2, true]]}', ("1, 2, true",)),
         ("json", '{"answer": 0.10}', ("0.10",)),
     ],

@@ -49,18 +49,14 @@ def rows(count: int = 6) -> list[Task]:
 # --- our own rewards --------------------------------------------------------------------------------------------
 
 
-OPEN = {"json": {"several answers", "several places, gold last"}}
-"""What the two looser carriers still pay: the last of several answers that stand behind each other unmarked."""
-
-
 @pytest.mark.parametrize("carrier", ["tag", "box", "hash", "last_line", "text", "json"])
 def test_the_answer_verifier_pays_none_of_it(carrier: str):
     reward = {"components": {"correct": {"options": {"answer": {"carrier": carrier}}}}}
     with RewardTarget(RewardSettings.model_validate(reward), name=carrier, task=rows()[0]) as one:
         found = audit(one, rows())
-    assert kinds(found.false_accepts) <= OPEN.get(carrier, set())
+    assert kinds(found.false_accepts) == set()
     assert (found.false_refusals, found.no_verdicts) == ((), {})
-    assert found.passed == (not found.false_accepts)
+    assert found.passed
     assert found.num_right > 20
     assert found.num_wrong > 300
 

@@ -29,6 +29,7 @@ from oncurve.verify.answers import (
     shared_cas,
     show,
 )
+from oncurve.verify.answers.wording import gold_choice, named_choice
 from oncurve.verify.items import Item, correct, no_verdict, one_line, wrong
 
 MAX_REMEMBERED = 8192
@@ -40,7 +41,7 @@ class AnswerSettings(Settings):
 
     carrier: Carrier = "tag"
     """``tag``: ``<answer>…</answer>``; ``box``: ``\\boxed{…}``; ``hash``: after ``####``; ``last_line``; ``text``: the
-    last sentence that states an answer, also ``答案是``; ``json``: a field of the last JSON object."""
+    last sentence that states an answer, also ``答案是``; ``json``: a field of the outermost JSON objects."""
 
     tag: str = Field("answer", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Name of the tag, for the tag carrier."""
@@ -225,13 +226,18 @@ def _verdict(found: Extraction, last: Answer, gold: Answer, comparer: Comparer) 
 
 
 def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:
-    return comparer.is_equal(other, last) or comparer.is_equal(last, other)
+    return (
+        comparer.is_equal(other, last) or comparer.is_equal(last, other) or _prose_equals(other, last, comparer, True)
+    )
 
 
 def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer, is_marked: bool) -> bool:
     """A sentence in the answer place counts for the value that it asserts."""
-    if answer.node[0] != "text" or gold.node[0] == "text":
+    if answer.node[0] != "text" or gold.node[0] == "text" or answer.text.endswith(("..", "\\ldots")):
         return False
+    letter, chosen = gold_choice(gold.text), named_choice(answer.text)[0]
+    if letter and chosen and letter != chosen:
+        return False  # A: C chooses A
     for part in candidates(answer.source, is_marked=is_marked):
         read = parse(part, exotic_digits=comparer.settings.exotic_digits)
         if read is not None and read.node[0] != "text":

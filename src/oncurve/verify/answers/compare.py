@@ -10,14 +10,14 @@ from itertools import pairwise
 from oncurve.verify.answers.cas import Decider
 from oncurve.verify.answers.exact import rough
 from oncurve.verify.answers.forms import UNDEFINED, components, is_name, simplify
-from oncurve.verify.answers.grammar import Answer
+from oncurve.verify.answers.grammar import Answer, parse
 from oncurve.verify.answers.nodes import SCALARS, Node, number, substitute, symbols
 from oncurve.verify.answers.quantities import Quantities
 from oncurve.verify.answers.readings import Readings
 from oncurve.verify.answers.regions import INEQUALITIES, NotRegionError, Regions
 from oncurve.verify.answers.scalars import Scalars
 from oncurve.verify.answers.settings import ComparisonSettings
-from oncurve.verify.answers.wording import choice_of, gold_choice
+from oncurve.verify.answers.wording import choice_of, gold_choice, named_choice
 
 MAX_MEMBERS = 300
 """Members of a collection; one that is more than a number counts for four, since it costs more to compare."""
@@ -47,10 +47,25 @@ class Comparer:
             return self.scalars.is_equal(answer.node, gold.node)
         if answer.text == gold.text or (answer.node == gold.node and _is_fraction(answer.node)):
             return True
+        if self.settings.choice_case and gold_choice(gold.text) and gold_choice(answer.text.upper()):
+            return gold_choice(gold.text) == gold_choice(answer.text.upper())
         letter = gold_choice(gold.text) or (choice_of(gold.text) if gold.text.startswith("(") else "")
-        if letter and (chosen := choice_of(answer.text)):
-            return chosen == letter
+        if letter and (chosen := named_choice(answer.text)[0]) and (chosen != letter or choice_of(answer.text)):
+            return chosen == letter and self._same_option(answer, gold)
+        option = self._option(gold) if letter else None
+        if option is not None and self.same(answer.node, option.node):
+            return True  # the gold (B) 14 is met by 14
         return self.same(answer.node, gold.node) or self.readings.agree(answer, gold)
+
+    def _same_option(self, answer: Answer, gold: Answer) -> bool:
+        """False when the right letter stands in front of another number than the gold's."""
+        ours, theirs = self._option(answer), self._option(gold)
+        numbers = ours is not None and theirs is not None and ours.node[0] == theirs.node[0] == "num"
+        return not numbers or self.same(ours.node, theirs.node)  # type: ignore[union-attr]
+
+    def _option(self, choice: Answer) -> Answer | None:
+        """What stands behind the letter of a choice."""
+        return parse(named_choice(choice.text)[1], exotic_digits=self.settings.exotic_digits)
 
     # --- structure ---
 
@@ -255,6 +270,8 @@ class Comparer:
             if answer[0] not in (*_VECTORS, "list"):
                 return False
             return self._same_in_order(answer[1:], [entry[2] for entry in gold[1:]])
+        if gold[0] in ("set", "any") and _are_roots(answer):
+            return self._same_members([entry[2] for entry in answer[1:]], gold[1:], gold)
         if gold[0] not in (*_VECTORS, "list"):
             return False
         values = [entry[2] for entry in sorted(answer[1:], key=lambda entry: str(entry[1]))]

@@ -16,7 +16,7 @@ from oncurve.verify.answers.cursor import NotFormulaError, read_literal
 from oncurve.verify.answers.nodes import INFINITY, Node, number
 from oncurve.verify.answers.series import Series
 from oncurve.verify.answers.tokens import canonical
-from oncurve.verify.answers.units import AMBIGUOUS, currency_of, look_up
+from oncurve.verify.answers.units import AMBIGUOUS, POWERS_IN_WORDS, currency_of, currency_of_code, look_up
 from oncurve.verify.answers.vocabulary import (
     ACCENTS,
     CALLS,
@@ -99,7 +99,7 @@ class Expressions(Series):
         """True when what follows multiplies without a sign."""
         kind, text = self.kind(), self.peek()
         if not text or kind == "number":
-            return False
+            return bool(text) and self.position > 0 and self.tokens[self.position - 1].text == "!"  # 3!4!
         if kind == "symbol":
             return (text == "(" and self.peek(1) != "mod") or text == "{" or (text == "|" and not self.in_bars)
         if kind == "command":
@@ -122,6 +122,8 @@ class Expressions(Series):
             return True
         if self.kind() not in ("word", "text") or text in FUNCTIONS or text in CONSTANTS:
             return False
+        if text in POWERS_IN_WORDS and look_up(self.peek(2) if self.peek(1) == "." else self.peek(1)) is not None:
+            return True
         if text.upper() in ("AM", "PM") and self.follows_number():
             return True
         if len(text) == 1 and text.isascii():
@@ -130,7 +132,8 @@ class Expressions(Series):
             before = self.tokens[self.position - 1] if self.position else None
             is_set_apart = self.is_after_space() and before is not None and before.kind == "number"
             follows = self.peek(1)
-            return text in AMBIGUOUS and is_set_apart and (self.kind() == "text" or follows in ("", "/", "^", ",", ")"))
+            is_closed = follows in ("", "/", "^", ",", ")") or self.kind(1) == "number"  # 2 h 30 min
+            return text in AMBIGUOUS and is_set_apart and (self.kind() == "text" or is_closed)
         return look_up(text) is not None and (self.kind() == "text" or len(text) > 2 or self.follows_number())
 
     def follows_number(self) -> bool:
@@ -196,13 +199,13 @@ class Expressions(Series):
         kind, text = self.kind(), self.peek()
         if kind == "number":
             return self.mixed()
-        if text in ("(", "[", "{", "\\{", "\\langle"):
+        if text in ("(", "[", "{", "\\{", "\\langle", "]"):
             self.position += 1
             return self.bracketed(text)
         if text in ("|", "\\|"):
             return self.absolute()
         if kind in ("word", "text"):
-            return self.name()
+            return self.money() if currency_of_code(text) and self.kind(1) == "number" else self.name()
         if kind == "command":
             return self.command()
         if currency_of(text):
@@ -210,7 +213,8 @@ class Expressions(Series):
         raise NotFormulaError
 
     def money(self) -> Node:
-        base = currency_of(self.take().text)
+        sign_or_code = self.take().text
+        base = currency_of(sign_or_code) or currency_of_code(sign_or_code)
         sign = self.accept("-")
         if self.kind() != "number":
             raise NotFormulaError
@@ -229,8 +233,10 @@ class Expressions(Series):
         """A number, with a proper fraction behind it when there is one."""
         token = self.take()
         value = read_literal(token.text)
-        if self.peek() in ("\\overline", "\\dot", "\\bar") and "." in token.text:
+        if "." in token.text and self.peek() in ("\\overline", "\\dot", "\\bar"):
             return self.repeating(token.text)
+        if token.text.endswith(".") and self.peek() == "(" and self.kind(1) == "number" and self.peek(2) == ")":
+            return self.repeating(token.text)  # 0.(3); 0.5(3) may be a product
         is_integer = value[2] == 1 and "." not in token.text and "e" not in token.text.lower()
         if self.kind() == "number" and self.is_after_space():
             if not (is_integer and self.peek().isdigit() and self.peek(1) == "/" and self.peek(2).isdigit()):
@@ -247,16 +253,37 @@ class Expressions(Series):
         return value
 
     def repeating(self, digits: str) -> Node:
-        """``0.1\\overline{6}`` is 1/6."""
-        self.position += 1
-        self.accept("{")
-        period = self.take().text
-        self.accept("}")
-        if not (period.isdigit() and len(period) <= 50):
+        """``0.1\\overline{6}`` and ``0.1\\dot{6}`` are 1/6; ``0.\\dot{1}2\\dot{3}`` is 41/333, as ``0.(123)`` is."""
+        mark = self.take().text
+        period = self.digits() if mark == "(" else self.digits_under()
+        if mark == "(":
+            self.expect(")")
+        elif mark == "\\dot" and self.peek() == "\\dot":
+            self.position += 1
+            period += self.digits_under()
+        elif mark == "\\dot" and self.kind() == "number" and self.peek(1) == "\\dot":
+            period += self.digits()
+            self.position += 1
+            period += self.digits_under()
+        if len(period) > 50:
             raise NotFormulaError
         start = read_literal(digits)
         places = len(digits.partition(".")[2])
         return ("add", start, ("div", read_literal(period), number((10 ** len(period) - 1) * 10**places)))
+
+    def digits(self) -> str:
+        text = self.take().text
+        if not text.isdigit():
+            raise NotFormulaError
+        return text
+
+    def digits_under(self) -> str:
+        """Digits under a mark, in braces or not."""
+        braced = self.accept("{")
+        text = self.digits()
+        if braced:
+            self.expect("}")
+        return text
 
     def name(self) -> Node:
         """A run of letters: function, constant, or variables that multiply."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from oncurve.verify.answers.json_field import read_field
+from oncurve.verify.answers.json_field import read_fields
 from oncurve.verify.answers.sentence import final_statements, has_marker
 from oncurve.verify.answers.wording import is_placeholder
 
@@ -50,19 +50,22 @@ def extract(
         text: the completion.
         carrier: where the answer stands: ``tag`` inside ``<answer>…</answer>``, ``box`` inside ``\\boxed{…}``,
             ``hash`` after ``####`` on its line, ``last_line`` the last line that is not blank, ``text`` the last
-            sentence that states an answer (``The answer is``, ``答案是``), ``json`` a field of the last JSON object.
+            sentence that states an answer (``The answer is``, ``答案是``), ``json`` a field of the JSON objects.
         tag: name of the answer tag.
         thinking_tag: name of the tag whose content is never an answer.
         field: name of the JSON field.
 
     Returns:
-        The offers, or the problem when the place is missing, empty, not closed, a placeholder, taken back in the text
-        behind it, or inside thinking that never ends.
+        The offers, or the problem when the place is missing, empty, not closed, a placeholder, denied in front of it,
+        taken back in the text behind it, or inside thinking that never ends.
     """
     try:
         region = _after_thinking(text, thinking_tag)
         places = _places(region, carrier, tag, field)
-        _refuse_retraction(region[places[-1].end :])
+        if carrier == "box" and _DENIED.search(region, max(0, places[-1].start - 60), places[-1].start):
+            raise _MissingAnswerError("the answer place is denied")
+        rest = region[places[-1].end :]
+        _refuse_retraction(rest)
     except _MissingAnswerError as missing:
         return Extraction(problem=str(missing))
     last = places[-1].content.strip()
@@ -74,6 +77,8 @@ def extract(
         return Extraction((last,), is_marked=carrier == "text" and has_marker(region), is_joined=True)
     places = [place for place in places if not is_placeholder(place.content)]
     offers = tuple(place.content.strip() for place in places)
+    if len(offers) == 1:
+        offers = (*_said_instead(rest), *offers)
     gaps = [region[a.end : b.start] for a, b in pairwise(places)]
     is_marked = carrier == "text" and has_marker(region)
     return Extraction(
@@ -90,16 +95,26 @@ def _places(text: str, carrier: Carrier, tag: str, field: str) -> list[_Place]:
     if carrier == "hash":
         return _last_row(text, _hash_places(text))
     if carrier == "json":
-        value = read_field(text, field)
-        if value is None:
+        fields = read_fields(text, field)
+        if not fields or any(one.value is None for one in fields):
             raise _MissingAnswerError(f"no JSON object with exactly one field {field}")
-        return [_Place(value, len(text), len(text))]
+        return [_Place(one.value or "", one.start, one.end) for one in fields]
+    if carrier == "text" and not has_marker(text) and (row := _marked_otherwise(text)):
+        return row
     if carrier == "text":
         statements = final_statements(text)
         if not statements:
             raise _MissingAnswerError("no sentence states an answer")
-        return [_Place(content, len(text), len(text)) for content in statements]
+        ends = [text.rfind(content) + len(content) if content in text else len(text) for content in statements]
+        return [_Place(content, end - len(content), end) for content, end in zip(statements, ends, strict=True)]
     return [_last_line(text)]
+
+
+def _marked_otherwise(text: str) -> list[_Place]:
+    """What stands in boxes or behind ####, for a text in which no sentence says that it states the answer."""
+    if "\\boxed" in text or "\\fbox" in text:
+        return _last_row(text, _box_places(text))
+    return _last_row(text, _hash_places(text)) if "####" in text else []
 
 
 _JOINT = re.compile(
@@ -111,12 +126,34 @@ _RETRACTION = re.compile(
     r"\b(?:that|this|it|which|my answer|the answer(?: above)?|the above)(?:'s| is| was| seems| looks)\s+"
     r"(?:actually\s+)?(?:wrong|incorrect|a mistake|mistaken|not (?:right|correct|the answer))|"
     r"\bI (?:made|have made) an? (?:mistake|error)|\b(?:ignore|disregard|forget) (?:that|this|the)\b|"
+    r"\b(?:actually|sorry|oops|I meant|just kidding|or (?:maybe|perhaps|possibly))\b|"
+    r"\b(?:alternatively|maybe|perhaps|possibly),?\s+(?:it|the answer)\b|"
+    r"\A[\s$})\].,*]{0,9}(?:\??\s*no\b|isn't\b|is not\b|"
+    r"(?:is|was|seems|looks)\s+(?:\w+\s+)?(?:wrong|incorrect|false)\b)|"
     r"\bon second thought|\blet me (?:redo|recompute|recalculate|reconsider|try again)|不对|算错|重新(?:计)?算",
     re.IGNORECASE,
 )
 _CONFIRMATION = re.compile(
     r"\b(?:confirmed|is (?:indeed )?(?:correct|right|fine)|checks? out|holds|matches)\b|没错", re.IGNORECASE
 )
+
+
+_DENIED = re.compile(
+    r"(?:\b(?:not|cannot|never|doubt)|n't)(?:\s+(?:it|that|this|be|is|was|equal|to|the|answer|value)){0,5}[\s:$(\[*\\]*\Z",
+    re.IGNORECASE,
+)
+_INSTEAD = re.compile(
+    r"\b(?:(?:real|true|correct|right|actual|final)\s+(?:answer|value|result)\s+(?:is|should be)|"
+    r"(?:it|this|that|answer|value|result)\s+(?:should|must|has to)\s+(?:be|have been))\b[\s:]*"
+    r"(?P<value>[^\s(](?:[^.。\n]|\.(?=\d)){0,60})",
+    re.IGNORECASE,
+)
+
+
+def _said_instead(rest: str) -> list[str]:
+    """What text behind the place says that the answer is: it has to be the same value."""
+    found = [match["value"].strip(" *,") for match in _INSTEAD.finditer(rest)]
+    return [value for value in found if any(c.isdigit() for c in value)][-3:]
 
 
 def _refuse_retraction(rest: str) -> None:

@@ -19,9 +19,17 @@ from oncurve.verify.answers.expressions import Expressions
 from oncurve.verify.answers.nodes import Node, number, symbols
 from oncurve.verify.answers.tokens import Token, canonical, tokenize
 from oncurve.verify.answers.typography import make_plain
-from oncurve.verify.answers.units import Dimensions, currency_of, look_up, multiplier_of, multiply, noun
+from oncurve.verify.answers.units import (
+    POWERS_IN_WORDS,
+    Dimensions,
+    currency_of,
+    look_up,
+    multiplier_of,
+    multiply,
+    noun,
+)
 from oncurve.verify.answers.vocabulary import BASES, NO_UNIT, RELATIONS
-from oncurve.verify.answers.wording import number_of_words
+from oncurve.verify.answers.wording import date_of, number_of_words
 
 _CLOSINGS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\langle": "\\rangle"}
 _SET_OPERATORS = {"\\cup": "union", "\\cap": "inter", "\\setminus": "minus", "U": "union"}
@@ -105,6 +113,8 @@ def _decimal(top: int, places: int) -> Node:
 
 def read_tokens(tokens: list[Token], text: str) -> Node:
     """The node of an answer, or its text."""
+    if (date := date_of(text)) is not None:
+        return ("date", *date)
     based = _BASED.fullmatch(text)
     if based is not None and (base := _base(based[2])) and all(int(c, 36) < base for c in based[1]):
         return ("based", based[1].upper(), base)
@@ -183,7 +193,7 @@ class Grammar(Expressions):
 
     def modulo(self, value: Node) -> Node:
         """``3 \\pmod 7``, ``3 (mod 7)``."""
-        if self.accept("\\pmod", "\\bmod", "\\mod"):
+        if self.accept("\\pmod", "\\bmod", "\\mod", "mod"):
             return ("mod", value, self.argument() if self.peek() == "{" else self.power())
         if self.peek() == "(" and self.peek(1) == "mod":
             self.position += 2
@@ -247,9 +257,11 @@ class Grammar(Expressions):
 
     def parenthesis(self, opening: str) -> Node:
         members = self.members()
-        closing = self.accept(")", "]", "\\rangle")
+        closing = self.accept(")", "]", "\\rangle", "[")
         if not closing:
             raise NotFormulaError
+        if closing == "[" or opening == "]":
+            return _outward(members, opening, closing)
         if (opening == "\\langle") != (closing == "\\rangle"):
             raise NotFormulaError
         is_mixed = _CLOSINGS[opening] != closing
@@ -376,9 +388,10 @@ class Grammar(Expressions):
         if base := currency_of(token.text):
             self.position += 1
             return Fraction(1), ((base, 1),)
-        power = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}.get(token.text.lower(), 1)
+        power = POWERS_IN_WORDS.get(token.text.lower(), 1)
         if power > 1:
             self.position += 1
+            self.accept(".")
         if self.kind() not in ("word", "text") or self.peek() in NO_UNIT:
             return None
         found = look_up(self.take().text)
@@ -405,6 +418,13 @@ class Grammar(Expressions):
         if any(len(word) == 1 and word.isupper() for word in words):
             return None
         return Fraction(1), noun(words)
+
+
+def _outward(members: list[Node], opening: str, closing: str) -> Node:
+    """``]a,b[`` without its ends, ``[a,b[`` and ``]a,b]`` with one of them."""
+    if len(members) != 2 or opening not in ("[", "]") or closing not in ("[", "]"):
+        raise NotFormulaError
+    return ("interval", *members, opening == "[", closing == "]")
 
 
 def _joined(kind: str, members: list[Node]) -> Node:

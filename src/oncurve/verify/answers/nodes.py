@@ -9,7 +9,7 @@
                 ("lim", body, variable, to)
     values      ("unit", x, top, bottom, dimensions)  x times top/bottom base units
                 ("mixed-unit", unit...)  ("based", digits, base)  ("clock", minutes, seconds, meridiem)
-                ("ratio", x...)  ("text", words)  ("dots",)
+                ("ratio", x...)  ("date", year, month, day)  ("text", words)  ("dots",)
     collections ("set", x...)  ("tuple", x...)  ("bracket", x...)  ("list", x...)  ("any", x...)
                 ("matrix", row...) with ("row", x...)  ("builder", x, condition)
     regions     ("interval", low, high, low_is_closed, high_is_closed)  ("union" | "inter" | "minus", x, y)

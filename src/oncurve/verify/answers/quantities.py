@@ -4,12 +4,12 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from oncurve.verify.answers.grammar import Grammar
-from oncurve.verify.answers.nodes import SCALARS, Node, number
+from oncurve.verify.answers.nodes import SCALARS, Node, number, walk
 from oncurve.verify.answers.settings import ComparisonSettings
 from oncurve.verify.answers.tokens import tokenize
 from oncurve.verify.answers.units import Dimensions
 
-_KINDS = frozenset(("unit", "mixed-unit", "ratio", "clock", "based"))
+_KINDS = frozenset(("unit", "mixed-unit", "ratio", "clock", "based", "date"))
 
 
 class Quantities:
@@ -27,6 +27,8 @@ class Quantities:
     def same(self, answer: Node, gold: Node) -> bool:
         """Compare two nodes of which at least one is such a value."""
         kinds = {answer[0], gold[0]}
+        if "date" in kinds:
+            return answer == gold
         if "clock" in kinds:
             return self._clocks(answer, gold)
         if "based" in kinds:
@@ -48,7 +50,8 @@ class Quantities:
             if self.settings.unit_required:
                 return False
             return self._same(answer, gold[1]) or self._radians(gold, answer)
-        return self._same(answer[1], gold) or self._radians(answer, gold)
+        is_angle_of_pi = answer[4] == "angle:1" and ("const", "pi") in walk(answer[1])  # pi/6 degrees are not pi/6
+        return (not is_angle_of_pi and self._same(answer[1], gold)) or self._radians(answer, gold)
 
     def _both_units(self, answer: Node, gold: Node) -> bool:
         if answer[4] != gold[4]:
@@ -79,7 +82,7 @@ class Quantities:
         pairs = list(zip(answers, golds, strict=True))
         if all(left == right or (_is_scalar(left, right) and self._same(left, right)) for left, right in pairs):
             return True
-        if not self.settings.ratio_unreduced or may_be_clock(("ratio", *golds)) or may_be_clock(("ratio", *answers)):
+        if not self.settings.ratio_unreduced or may_be_clock(("ratio", *golds)):
             return False
         if not all(_is_scalar(left, right) for left, right in pairs):
             return False

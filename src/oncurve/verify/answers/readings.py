@@ -10,6 +10,8 @@ from oncurve.verify.answers.wording import decision_of, words_of
 
 _WORDS_ONLY = re.compile(r"(?:[^\W\d_]|\d|[\s.,;:'\"!?()/]|(?<=[^\W\d_])-(?=[^\W\d_]))*")
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+")
+_AND_A_FRACTION = re.compile(r"(-?[0-9]{1,18}) ?and ?([0-9]{1,9}/[0-9]{1,9}|\\frac\{[0-9]{1,9}\}\{[0-9]{1,9}\})")
+_PERIOD = re.compile(r"(-?[0-9]{1,18}\.[0-9]{1,18})\(([0-9]{1,18})\)")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]+)")
 
 
@@ -22,7 +24,12 @@ class Readings:
 
     def agree(self, answer: Answer, gold: Answer) -> bool:
         """True when some second reading makes the answer the gold."""
-        return self.by_decimal_comma(answer, gold) or self.by_separators(answer, gold) or self.by_words(answer, gold)
+        return (
+            self.by_decimal_comma(answer, gold)
+            or self.by_separators(answer, gold)
+            or self.by_another_number(answer, gold)
+            or self.by_words(answer, gold)
+        )
 
     def by_words(self, answer: Answer, gold: Answer) -> bool:
         if "text" not in (answer.node[0], gold.node[0]):
@@ -48,6 +55,19 @@ class Readings:
                 if reading is not None and self.same(reading.node, theirs.node):
                     return True
         return False
+
+    def by_another_number(self, answer: Answer, gold: Answer) -> bool:
+        """``3 and 1/2`` is 7/2, and ``0.1(6)`` is 1/6: beside a number, neither a list nor a product."""
+        if gold.node[0] not in ("num", "div", "neg"):
+            return False
+        if found := _AND_A_FRACTION.fullmatch(answer.text):
+            spelled = f"{found[1]} {found[2]}"
+        elif found := _PERIOD.fullmatch(answer.text):
+            spelled = f"{found[1]}\\overline{{{found[2]}}}"
+        else:
+            return False
+        reading = parse(spelled)
+        return reading is not None and reading.node[0] != "text" and self.same(reading.node, gold.node)
 
     def by_separators(self, answer: Answer, gold: Answer) -> bool:
         """``1,234`` beside a pair or a set: two numbers, not one thousand."""

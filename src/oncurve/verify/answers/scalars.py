@@ -32,11 +32,11 @@ class Scalars:
             return not _has_infinity(answer) or answer in (INFINITY, MINUS_INFINITY)
         if answer[0] == "pct" or gold[0] == "pct":
             return self._percents(answer, gold)
-        if answer[0] == "mod" or gold[0] == "mod":
-            return self._residues(answer, gold)
         if "ratio" in (answer[0], gold[0]):
             return False
         try:
+            if answer[0] == "mod" or gold[0] == "mod":
+                return self._residues(answer, gold)
             values = rational(answer), rational(gold)
         except UndefinedError:
             return False
@@ -64,8 +64,9 @@ class Scalars:
         """Apply the choices that concern the names in an expression."""
         if self.settings.j_as_imaginary and symbols(node) == {"j"} and ("const", "i") in walk(other):
             node = substitute(node, "j", ("const", "i"))
-        if self.settings.constant_of_integration and node[0] == "add" and _has_constant(node):
-            node = ("add", *(term for term in node[1:] if term != ("sym", "C")), number(0))
+        constant = ("sym", "C") if _has_constant(node) else ("sym", "c") if _has_constant(other) else None
+        if self.settings.constant_of_integration and node[0] == "add" and constant in node[1:]:
+            node = ("add", *(term for term in node[1:] if term != constant), number(0))
         return _natural_logs(node) if self.settings.log_base == "e" else node
 
     def ask(self, mode: Mode, trees: list[Node]) -> bool | None:
@@ -95,7 +96,12 @@ class Scalars:
                 return False
             difference = (values[0] or Fraction(0)) - (values[1] or Fraction(0))
             return (difference / values[2]).denominator == 1
-        return self.same(answer[1] if answer[0] == "mod" else answer, gold[1] if gold[0] == "mod" else gold)
+        if gold[0] == "mod":
+            return self.same(answer, gold[1])
+        value, modulus, remainder = rational(answer[1]), rational(answer[2]), rational(gold)
+        if value is None or remainder is None or not modulus:
+            return False
+        return 0 <= remainder < modulus and (value - remainder) % modulus == 0
 
     def _is_near(self, answer: Node, gold: Node, values: tuple[Fraction | None, Fraction | None]) -> bool:
         """Within the stated tolerance; or one side is the other, rounded to many digits."""
@@ -119,8 +125,10 @@ class Scalars:
 
 
 def _has_constant(node: Node) -> bool:
-    """``+ C`` is a constant of integration where no other capital letter is a variable."""
-    return ("sym", "C") in node[1:] and not any(name[0].isupper() for name in symbols(node) - {"C"})
+    """``+ C`` is a constant of integration where no other capital letter is a variable. ``+ c`` answers it."""
+    return (
+        node[0] == "add" and ("sym", "C") in node[1:] and not any(name[0].isupper() for name in symbols(node) - {"C"})
+    )
 
 
 def _natural_logs(node: Node) -> Node:

@@ -62,6 +62,7 @@ _SIGN = re.compile(r"[:：=]")
 _CALLED_ANSWER = re.compile(
     r"\s*(?:the|our|my)?\s*(?:final|correct|required|desired)?\s*(?:answer|solution|result)\W*", re.IGNORECASE
 )
+_LAST_NUMBER = re.compile(r"[-−]?\d[\d.,/]*(?=\D*\Z)")
 _REASON = re.compile(r"\s+(?:because|since|as required|as desired)\b", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: [a-z]+)+")
 _FIGURE = re.compile(r"(?<![\w.(\[])[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?\s?%?(?![\w/)\]])")
@@ -70,13 +71,13 @@ _FIGURE = re.compile(r"(?<![\w.(\[])[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?\s?%?(?![\
 def final_statements(text: str) -> list[str]:
     """The statements that count: the last one behind a marker, with those offered together with it.
 
-    Without any marker, the last sentence. Empty when nothing is stated.
+    Without any marker, the last sentence, together with those directly before it that state another value in the same
+    words (``x = 4. Or x = 5.``). Empty when nothing is stated.
     """
     region = _without_tail(_DISPLAY.sub(lambda formula: formula[0].replace("\n", " "), text))
     markers = list(_MARKER.finditer(region))[-MAX_MARKERS:]
     if not markers:
-        sentence = "" if region.endswith(("?", "？")) else _last_sentence(region)  # a question states nothing
-        return [sentence] if sentence else []
+        return [] if region.endswith(("?", "？")) else _unmarked(region)  # a question states nothing
     statements: list[tuple[str, int, int]] = []  # statement, where its marker starts, where it ends
     is_hedged, marked = False, 0
     for marker in markers:
@@ -95,6 +96,32 @@ def final_statements(text: str) -> list[str]:
     while first > 0 and not _says_something(region[statements[first - 1][2] : statements[first][1]]):
         first -= 1
     return [content for content, _, _ in statements[first:] if content.strip(" *.:")]
+
+
+def _unmarked(region: str) -> list[str]:
+    """The last sentence and its like directly before it: they offer several answers."""
+    last = _last_sentence(region)
+    if not last:
+        return []
+    statements, frame = [last], _frame(last)
+    end = region.rstrip(" \t\r\n.。!?！？").rfind(last)
+    while len(statements) < MAX_MARKERS and end > 0:
+        before = _last_sentence(region[:end])
+        if not before or _frame(before) != frame:
+            break
+        statements.insert(0, before)
+        end = region.rfind(before, 0, end)
+    return statements
+
+
+def _frame(sentence: str) -> str:
+    """A sentence without its last number and what introduces it: equal for two that state the same thing."""
+    words = re.sub(r"^(?:or|maybe|perhaps|possibly|alternatively|else)\b[\s,]*", "", sentence, flags=re.IGNORECASE)
+    words = _without_lead_in(words)
+    number = _LAST_NUMBER.search(words)
+    if number is None:
+        return sentence
+    return f"{words[: number.start()]}#{words[number.end() :]}".casefold().strip(" $*\\().")
 
 
 def has_marker(text: str) -> bool:

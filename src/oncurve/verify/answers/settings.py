@@ -91,6 +91,9 @@ class ComparisonSettings(Settings):
     no_solution_words: bool = True
     """``no solution`` is the empty set, ``all real numbers`` is the real line."""
 
+    choice_case: bool = True
+    """``b`` answers a gold that is the letter of a choice, ``B``."""
+
     longer_sentence: bool = True
     """``No, it is not`` is no."""
 

@@ -20,17 +20,23 @@ _COMMANDS = {
 }  # fmt: skip
 _PLAIN: dict[int, str] = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}  # full-width ASCII
 _PLAIN |= {ord(c): "-" for c in "−‐‑﹣"} | {ord(c): "*" for c in "×·⋅∙∗•"} | {ord(c): "/" for c in "÷∕⁄"}
-_PLAIN |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f"), "")
+_PLAIN |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f\u2061\u2062\u2063\u2064"), "")
+# Marks of direction that leave the order of digits alone. An override (U+202E) stays: what it shows is another number.
+_PLAIN |= dict.fromkeys(map(ord, "\u202a\u202c\u2066\u2068\u2069✓✔✅"), "")
 _PLAIN |= dict.fromkeys(map(ord, "\u00a0\u2009\u202f\u2007\u2002\u2003\u3000"), " ")
 _PLAIN |= {ord(char): f"\\frac{{{a}}}{{{b}}}" for char, (a, b) in _VULGAR.items()}
 _PLAIN |= {ord(char): f"{command} " for char, command in _COMMANDS.items()}
 _PLAIN |= {ord("、"): ",", ord("；"): ";", ord("："): ":", ord("，"): ",", ord("∶"): ":", ord("。"): "."}
 _PLAIN |= {ord(c): "'" for c in "′’‘"} | {ord(c): '"' for c in "“”„"} | {ord("【"): "[", ord("】"): "]"}
 
+_RAISED_FRACTION = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/]([₀₁₂₃₄₅₆₇₈₉]+)")
 _SUPERSCRIPT_RUN = re.compile(f"[{_SUPERSCRIPTS}]+")
 _SUBSCRIPT_RUN = re.compile(f"[{_SUBSCRIPTS}]+")
 _TO_ASCII = str.maketrans(_SUPERSCRIPTS + _SUBSCRIPTS, "0123456789+-()ni" * 2)
 _JSON_ESCAPED = re.compile(r"\\\\(?=[a-zA-Z]{2})")
+_STYLE_TAG = re.compile(r"<(b|strong|i|em|u|code|p|sup|sub)>([^<>]*)</\1>")
+_RAISED = {"sup": "^", "sub": "_"}
+_SIGN_IN_WORDS = re.compile(r"^(?:minus|negative)\s+(?=[\d.\\])", re.IGNORECASE)
 _ENVIRONMENT = re.compile(r"\\(?:begin|cr\b)")
 _WRAPPING = " \t\r\n\f\v`"
 _FULL_STOPS = (".", ",", ";", "?")
@@ -50,13 +56,16 @@ def make_plain(source: str, *, exotic_digits: bool = True) -> str:
     else:
         # A dash is a minus only in front: between two numbers it is a range.
         text = re.sub(r"^(\W*)–", r"\1-", source)
+        text = _RAISED_FRACTION.sub(lambda found: found[0].translate(_TO_ASCII), text)
         text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_TO_ASCII)}}}", text)
         text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_TO_ASCII)}}}", text).translate(_PLAIN)
         if exotic_digits and not text.isascii():
             text = "".join(_ascii_digit(char) for char in text)
+    if "</" in text:
+        text = _STYLE_TAG.sub(lambda tag: tag[2] if tag[1] not in _RAISED else f"{_RAISED[tag[1]]}{{{tag[2]}}}", text)
     if "\\\\" in text and not _ENVIRONMENT.search(text):
         text = _JSON_ESCAPED.sub(r"\\", text)
-    return strip_wrapping(text)
+    return _SIGN_IN_WORDS.sub("-", strip_wrapping(text.replace("{-}", "-")))
 
 
 def strip_wrapping(text: str) -> str:

@@ -75,6 +75,8 @@ def _table() -> dict[str, tuple[Fraction, str]]:
 
 _UNITS = _table()
 _SYMBOLS = {"\\$": "dollar", "$": "dollar", "€": "euro", "£": "pound", "¥": "yuan", "₹": "rupee"}
+_CODES = {"USD": "dollar", "EUR": "euro", "GBP": "pound", "RMB": "yuan", "CNY": "yuan", "JPY": "yen", "INR": "rupee"}
+_CODES |= {"Rs": "rupee", "Rs.": "rupee"}
 _SPEEDS = {"mph": Fraction(1609344, 1000), "kph": Fraction(1000), "kmh": Fraction(1000), "kmph": Fraction(1000)}
 _MULTIPLIERS = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "万": 10**4,
@@ -83,6 +85,8 @@ _MULTIPLIERS = {
 _COUNTERS = word_set(
     "个 人 只 本 条 名 张 种 辆 棵 支 件 次 位 块 颗 头 朵 组 份 页 道 间 根 粒 瓶 盒 户 台 艘 units unit"
 )
+POWERS_IN_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+"""Words in front of a unit of length."""
 AMBIGUOUS = frozenset(["m", "g", "s", "h", "L", "l", "N", "J", "W", "V", "A"])
 """One-letter units that are read as variables unless they are set as text or follow a blank."""
 
@@ -90,6 +94,11 @@ AMBIGUOUS = frozenset(["m", "g", "s", "h", "L", "l", "N", "J", "W", "V", "A"])
 def currency_of(symbol: str) -> str | None:
     """The base unit of a currency sign."""
     return _SYMBOLS.get(symbol)
+
+
+def currency_of_code(code: str) -> str | None:
+    """The base unit of a code in front of an amount: USD 5."""
+    return _CODES.get(code)
 
 
 def multiplier_of(word: str) -> int | None:

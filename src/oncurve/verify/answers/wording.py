@@ -40,6 +40,13 @@ _PLACEHOLDERS = frozenset(
         "correct answer", "number", "value", "expression", "solution", "your solution",
     )
 )  # fmt: skip
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_ISO_DATE = re.compile(r"([12]\d{3})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_MONTH_FIRST = re.compile(r"([a-z]{3,9})\.?\s*(\d{1,2})(?:st|nd|rd|th)?(?:,?\s*([12]\d{3}))?", re.IGNORECASE)
+_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\s*(?:of\s*)?([a-z]{3,9})\.?(?:,?\s*([12]\d{3}))?", re.IGNORECASE)
 _CHOICE_HEAD = r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)(?:\s+is)?\s*:?\s*|选项?\s*|故选\s*)?"
 _CHOICE = re.compile(
     rf"{_CHOICE_HEAD}(?:[(\[]\s*([A-J])\s*[)\]]|([A-J])(?=$|\s*[.:)]|\s+is\s+correct$|\s*正确$))\s*[.:)]?\s*(.*)",
@@ -63,6 +70,9 @@ def number_of_words(text: str) -> int | None:
     if ordinal:
         return int(ordinal[1])
     words = text.casefold().replace("-", " ").split()
+    if len(words) > 1 and words[0] in ("minus", "negative"):
+        size = number_of_words(" ".join(words[1:])) if words[1] in _SMALL else None
+        return None if size is None else -size
     if len(words) == 1 and words[0] in _ORDINALS:
         return _ORDINALS[words[0]]
     if not words or len(words) > 12:
@@ -84,6 +94,20 @@ def number_of_words(text: str) -> int | None:
             return None
         previous = word
     return None if previous == "and" else total + part
+
+
+def date_of(text: str) -> tuple[int, int, int] | None:
+    """Year (0 when it is not said), month and day of ``2024-03-05``, ``March 5, 2024`` or ``5 March``; else None."""
+    if iso := _ISO_DATE.fullmatch(text):
+        return int(iso[1]), int(iso[2]), int(iso[3])
+    if found := _MONTH_FIRST.fullmatch(text):
+        name, day, year = found.groups()
+    elif found := _DAY_FIRST.fullmatch(text):
+        day, name, year = found.groups()
+    else:
+        return None
+    months = [place for place, month in enumerate(_MONTHS, 1) if name.lower() in (month, month[:3])]
+    return (int(year or 0), months[0], int(day)) if months and 1 <= int(day) <= 31 else None
 
 
 def says_nothing(text: str) -> bool:
@@ -123,11 +147,14 @@ def gold_choice(text: str) -> str:
     return found[1].upper() if found else ""
 
 
+def named_choice(text: str) -> tuple[str, str]:
+    """The letter that an answer begins with as a choice, and the text behind it (``(B) 12``); empty without one."""
+    found = _CHOICE.fullmatch(text.strip())
+    letter = str(found[1] or found[2]) if found else ""
+    return (letter, found[3].strip()) if found and letter.isupper() else ("", "")
+
+
 def choice_of(text: str) -> str:
     """The one letter that an answer chooses: ``(B) 12``, ``Option D``, ``A: it doubles``; otherwise an empty string."""
-    stripped = text.strip()
-    found = _CHOICE.fullmatch(stripped)
-    if found is None:
-        return ""
-    letter = str(found[1] or found[2])
-    return "" if not letter.isupper() or _HEDGES.search(found[3]) else letter
+    letter, rest = named_choice(text)
+    return "" if _HEDGES.search(rest) else letter
