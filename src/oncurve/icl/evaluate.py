@@ -35,7 +35,7 @@ def held_out(settings: LabSettings, num_prompts: int) -> Prompts:
 @torch.no_grad()
 def predictions(regressor: Regressor, prompts: Prompts) -> Tensor:
     """[P, K] predictions of a network, a few prompts at a time."""
-    pairs = zip(prompts.inputs.split(_AT_ONCE), prompts.targets.split(_AT_ONCE), strict=True)
+    pairs = zip(torch.split(prompts.inputs, _AT_ONCE), torch.split(prompts.targets, _AT_ONCE), strict=True)
     return torch.cat([regressor.predict(inputs, targets) for inputs, targets in pairs])
 
 

@@ -151,41 +151,43 @@ def _backbone(settings: NetworkSettings, *, max_tokens: int) -> PreTrainedModel:
     attention = settings.attention
     if attention == "auto":
         attention = "eager" if _uses_bfloat16(settings) else "sdpa"
+    common: dict[str, Any] = {  # nothing is looked up in a vocabulary: tokens are vectors already
+        "vocab_size": 1,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "attn_implementation": attention,
+    }
     if settings.architecture == "llama":
-        llama = LlamaConfig(
-            vocab_size=1,
-            bos_token_id=None,
-            eos_token_id=None,
-            hidden_size=settings.width,
-            intermediate_size=4 * settings.width,
-            num_hidden_layers=settings.layers,
-            num_attention_heads=settings.heads,
-            max_position_embeddings=max_tokens,
-            hidden_act=_activation(settings),
-            attn_implementation=attention,
+        backbone: PreTrainedModel = LlamaModel(
+            LlamaConfig(
+                hidden_size=settings.width,
+                intermediate_size=4 * settings.width,
+                num_hidden_layers=settings.layers,
+                num_attention_heads=settings.heads,
+                max_position_embeddings=max_tokens,
+                hidden_act=_activation(settings),
+                **common,
+            )
         )
-        backbone: PreTrainedModel = LlamaModel(llama)
-        backbone.embed_tokens.weight.requires_grad_(False)  # nothing is looked up: tokens are vectors already
-        return backbone
-    gpt2 = GPT2Config(
-        vocab_size=1,
-        bos_token_id=None,
-        eos_token_id=None,
-        n_positions=max_tokens,
-        n_embd=settings.width,
-        n_layer=settings.layers,
-        n_head=settings.heads,
-        activation_function=_activation(settings),
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        attn_implementation=attention,
-    )
-    backbone = GPT2Model(gpt2)
-    backbone.wte.weight.requires_grad_(False)
-    if not settings.positions:
-        nn.init.zeros_(backbone.wpe.weight)
-        backbone.wpe.weight.requires_grad_(False)
+    else:
+        gpt2 = GPT2Model(
+            GPT2Config(
+                n_positions=max_tokens,
+                n_embd=settings.width,
+                n_layer=settings.layers,
+                n_head=settings.heads,
+                activation_function=_activation(settings),
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+                **common,
+            )
+        )
+        if not settings.positions:
+            nn.init.zeros_(gpt2.wpe.weight)
+            gpt2.wpe.requires_grad_(False)
+        backbone = gpt2
+    backbone.get_input_embeddings().requires_grad_(False)
     return backbone
 
 

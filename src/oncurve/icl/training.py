@@ -1,6 +1,7 @@
 """Train a transformer on prompts, new ones at every step; killed at any instant, it continues to the same bits."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, s
 from oncurve.icl.training_optimizer import Optimizer, rate
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
-from oncurve.types import NumericsError
+from oncurve.types import ConfigError, NumericsError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,19 +47,27 @@ class Training:
     """
 
     def __init__(self, settings: LabSettings, folder: RunFolder) -> None:
-        torch.set_num_threads(settings.threads or torch.get_num_threads())
+        torch.set_num_threads(settings.threads or os.cpu_count() or 1)
         self.settings, self.folder = settings, folder
         self.regressor = new_regressor(settings)
         self.optimizer = Optimizer(self.regressor, settings.optimizer)
         self.step = 0
         self.seconds = 0.0
         """Wall-clock seconds of all sittings together."""
+        self.cpu_seconds = 0.0
         self.pending: list[Tensor] = []
         """[2] loss and gradient norm of each step since the last line of metrics."""
 
     @classmethod
     def create(cls, settings: LabSettings, environment: Mapping[str, Any]) -> Self:
-        """Start a run in a new folder. Raises RunError when it holds something, StorageError."""
+        """Start a run in a new folder.
+
+        Raises:
+            ConfigError: there is no such device here.
+            RunError: the folder holds something.
+            StorageError: the disk refused.
+        """
+        _require_device(settings)
         path = Path(settings.run_dir) if settings.run_dir else next_folder(Path(settings.output), settings.name)
         folder = RunFolder.create(
             path, config_toml=dump_settings(settings), environment=environment, formula=formula(settings)
@@ -74,6 +83,7 @@ class Training:
             RunError: the folder is no run of the laboratory, is being written, or its checkpoint is damaged.
         """
         settings, folder = read_settings(path), RunFolder.open(path)
+        _require_device(settings)
         folder.lock()
         training = cls(settings, folder)
         found = list_checkpoints(folder.checkpoints)
@@ -95,6 +105,12 @@ class Training:
 
     def advance(self) -> None:
         """Take one optimiser step on new prompts."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        self._update()
+        self.seconds += time.perf_counter() - wall
+        self.cpu_seconds += time.process_time() - cpu
+
+    def _update(self) -> None:
         settings = self.settings
         dimension, points = settings.stage(self.step)
         source = generator(settings, "train", self.step)
@@ -123,9 +139,9 @@ class Training:
             "grad/norm": math.fsum(norms.tolist()) / len(norms),
             "lr": self.settings.optimizer.lr * rate(self.settings.optimizer, self.step - 1, self.settings.steps),
             "seconds/total": self.seconds,
-            "seconds/cpu": time.process_time(),
+            "seconds/cpu": self.cpu_seconds,
         }
-        if self._is_turn(self.settings.eval_every):
+        if self.is_turn(self.settings.eval_every):
             row |= self._look()
         self.folder.append_metrics({"step": self.step, **row})
         self.pending = []
@@ -137,6 +153,7 @@ class Training:
         state = {
             "step": self.step,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "weights": self.regressor.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "pending": torch.stack(self.pending) if self.pending else torch.zeros(0, 2),
@@ -145,9 +162,10 @@ class Training:
 
     def is_due(self, every: int) -> bool:
         """True at the end and whenever so many steps have passed."""
-        return self.is_finished or self._is_turn(every)
+        return self.is_finished or self.is_turn(every)
 
-    def _is_turn(self, every: int) -> bool:
+    def is_turn(self, every: int) -> bool:
+        """True whenever so many steps have passed; never for 0."""
         return every > 0 and self.step % every == 0
 
     def _look(self) -> dict[str, float]:
@@ -156,10 +174,19 @@ class Training:
         return {"eval/mean": errors.mean().item(), "eval/last": errors[-1].item()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.step, self.seconds = int(state["step"]), float(state["seconds"])
+        self.step = int(state["step"])
+        self.seconds, self.cpu_seconds = float(state["seconds"]), float(state["cpu_seconds"])
         self.regressor.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.pending = list(state["pending"].to(self.settings.device).unbind(0))
+
+
+def _require_device(settings: LabSettings) -> None:
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "device is cuda, but torch sees no such device here. Add --device cpu, with a smaller network than that of "
+            "the paper, or use a machine and a build of torch with CUDA."
+        )
 
 
 def train(training: Training, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Measured | Saved]:
@@ -169,13 +196,12 @@ def train(training: Training, should_stop: Callable[[], bool] = lambda: False) -
         NumericsError: the loss is no longer finite; the last checkpoint stays as it is.
         StorageError: the disk refused.
     """
-    settings, before, started = training.settings, training.seconds, time.perf_counter()
+    settings = training.settings
     budget = settings.max_seconds or math.inf
     while not training.is_finished:
         training.advance()
-        training.seconds = before + time.perf_counter() - started
         is_stopping = should_stop() or training.seconds >= budget
-        if training.is_due(settings.log_every) or training._is_turn(settings.eval_every):
+        if training.is_due(settings.log_every) or training.is_turn(settings.eval_every):
             yield Measured(step=training.step, metrics=training.measure())
         if training.is_due(settings.checkpoint_every) or is_stopping:
             yield Saved(step=training.step, path=training.save())
