@@ -300,7 +300,7 @@ class Comparer:
 
 def _is_fraction(node: Node) -> bool:
     """A number over a number that is not 0."""
-    return node[0] == "div" and node[1][0] == node[2][0] == "num" and node[2][1] != 0
+    return bool(node[0] == "div" and node[1][0] == node[2][0] == "num" and node[2][1] != 0)
 
 
 def _without_glued_unit(answer: Node, gold: Node) -> Node:
