@@ -117,8 +117,9 @@ class Server:
     def start(self, request: dict[str, Any], fds: list[int]) -> dict[str, Any] | None:
         """Fork a process for a program. Returns the request there, None here."""
         status_read, status_write = os.pipe()
-        work_dir = None if self.isolated else self.work_dirs.make()
+        work_dir = None
         try:
+            work_dir = None if self.isolated else self.work_dirs.make()
             pid = confine.clone_isolated() if self.isolated else os.fork()
         except OSError as error:
             os.close(status_read)
