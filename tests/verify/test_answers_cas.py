@@ -13,7 +13,8 @@ import pytest
 from oncurve.sandbox import Limits, Outcome
 from oncurve.types import Status, Task
 from oncurve.verify import AnswerSettings, AnswerVerifier, Item
-from oncurve.verify.answers import Cas, Comparer, ComparisonSettings, NoDecisionError, parse
+from oncurve.verify.answers import Allowance, Cas, Comparer, ComparisonSettings, NoDecisionError, parse
+from oncurve.verify.answers.cas import VERDICT_S
 from oncurve.verify.answers.nodes import Node, number
 
 
@@ -191,5 +192,29 @@ def test_hostile_mathematics_is_bounded(gold: str):
     assert verifier.judge([Item(task=good, text=r"\boxed{\sqrt8}")])[0].status is Status.CORRECT
 
 
-def test_memory_is_limited():
+def test_memory_of_every_process_is_limited(cas: Cas):
+    cas.decide("equal", [tree("x"), tree("x")])
+    workers = [pid for pid in processes_of("answers/cas/child.py") if is_limited(pid)]
+    assert workers
     assert 64 * 1024**2 <= (Cas.limits.memory_bytes or 0) <= 512 * 1024**2
+
+
+def is_limited(pid: int) -> bool:
+    """The kernel ends what asks for more address space than the limit; a supervisor, which runs nothing, has none."""
+    (line,) = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "address space" in line]
+    return line.split()[3:5] == [str(Cas.limits.memory_bytes)] * 2
+
+
+def test_all_decisions_of_a_verdict_share_their_time():
+    # The longest one alone, and then the rest of the allowance: below the two seconds that a verdict may take.
+    assert Cas.limits.timeout_s <= VERDICT_S < 2.0
+
+
+def test_an_allowance_that_is_spent_is_no_decision(cas: Cas):
+    allowance = Allowance(cas, seconds=0.05)
+    trees = [tree(r"\sum_{k=1}^{300}\sin(kx)"), tree(r"\sum_{k=1}^{300}\sin(kx)+10^{-30}")]
+    with pytest.raises(NoDecisionError) as failure:
+        for _ in range(1000):
+            allowance.decide("equal", trees)
+    assert failure.value.cause == "timeout"
+    assert Allowance(cas).decide("equal", [tree(r"\sqrt8"), tree(r"2\sqrt2")]) is True
