@@ -107,6 +107,8 @@ def test_explain_trains_nothing_and_says_everything(tmp_path: Path) -> None:
     assert found["formula"].startswith("minimise")
     assert 0 < found["memory_bytes"]["peak"] < found["memory_bytes"]["available"]
     assert found["seconds_total"] > 0
+    assert found["cores"]["tensor_threads"] >= 1
+    assert found["cores"]["judged_while_sampling"] == "completion"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -23,6 +23,7 @@ STEPS = [
         "step": step,
         "seconds/rollout": 3.0,
         "seconds/verify": 0.25,
+        "seconds/verify_busy": 2.5,  # beside the rollout, no phase of its own
         "seconds/update": 1.0 + step,
         "seconds/reference": 0.5 if step else None,
         "tokens/completion": 100.0,

@@ -145,6 +145,7 @@ def test_metrics_describe_everything_sampled():
         num_rounds=2,
         seconds_rollout=0.5,
         seconds_verify=0.25,
+        seconds_verify_busy=0.375,
     )
     assert rollout.metrics() == pytest.approx(
         {
@@ -155,6 +156,7 @@ def test_metrics_describe_everything_sampled():
             "groups/rounds": 2.0,
             "seconds/rollout": 0.5,
             "seconds/verify": 0.25,
+            "seconds/verify_busy": 0.375,
             "tokens_per_second/rollout": 18.0,
         }
     )
@@ -208,7 +210,7 @@ class Source:
         groups = [
             group(one.id, [1.0 if i < 4 * float(one.id.split(":")[1]) else 0.0 for i in range(4)]) for one in tasks
         ]
-        return Rollout(groups=tuple(groups), seconds_rollout=2.0, seconds_verify=1.0)
+        return Rollout(groups=tuple(groups), seconds_rollout=2.0, seconds_verify=1.0, seconds_verify_busy=1.5)
 
 
 def resample(source: Source, *, extra_rounds: int) -> Rollout:
@@ -228,7 +230,7 @@ def test_resampling_replaces_groups_without_signal_until_enough_have_one():
     assert names(rollout.set_aside) == ["0:0.0", "2:1.0", "3:1.0"]
     assert rollout.accepted_frac == 0.5
     assert rollout.num_rounds == 3
-    assert (rollout.seconds_rollout, rollout.seconds_verify) == (6.0, 3.0)
+    assert (rollout.seconds_rollout, rollout.seconds_verify, rollout.seconds_verify_busy) == (6.0, 3.0, 4.5)
 
 
 @pytest.mark.parametrize(("extra_rounds", "num_rounds"), [(0, 1), (2, 3)])

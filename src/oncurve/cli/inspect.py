@@ -15,6 +15,7 @@ from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks, preview
 from oncurve.train import formula_of
+from oncurve.train.cores import plan_cores
 from oncurve.train.environment import available_cores, use_threads
 from oncurve.train.plan import available_memory, measure_step, plan_memory
 from oncurve.types import RunError, Task
@@ -53,6 +54,7 @@ def explain_config(path: Path | None, overrides: Sequence[str]) -> Findings:
         "most_tokens_per_step": completions * config.rollout.sampling.max_tokens,
         "optimiser_steps": config.steps * config.learner.updates_per_rollout,
         "memory_bytes": {**memory.parts(), "peak": memory.peak, "available": available},
+        "cores": plan_cores(config).as_dict(),
         "seconds_per_step": {"rollout": seconds.rollout, "update": seconds.update},
         "seconds_total": config.steps * (seconds.rollout + seconds.update),
     }
@@ -129,6 +131,7 @@ def _explanation(config: RunConfig, data: dict[str, Any]) -> str:
             f"{config.steps} steps make {data['optimiser_steps']} optimiser steps",
             f"memory, estimated: {memory['peak'] / _GIB:.2f} GiB at the peak, of {memory['available'] / _GIB:.2f} free",
             f"  {parts} GiB",
+            plan_cores(config).sentence(),
             f"time, roughly, scaled from {_TIMED_TASKS} groups sampled now: {seconds['rollout']:.2f} s rollout and "
             f"{seconds['update']:.2f} s update a step, {data['seconds_total'] / 60:.1f} min without evaluation",
         ]

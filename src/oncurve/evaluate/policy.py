@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 
 from oncurve.evaluate.adversarial import examine_reward
 from oncurve.evaluate.estimators import avg_at_k, clustered_interval, pass_at_k, token_cost, wilson_interval
-from oncurve.rollout import Engine, Request
+from oncurve.rollout import Engine, Judging, Request
 from oncurve.types import Completion, Prompt, Sampling, Settings, Status, Task, Verdict, derive_seed
-from oncurve.verify import Item, Scorer
+from oncurve.verify import Scorer
 from oncurve.verify.environments import environment_of
 
 
@@ -104,6 +104,7 @@ def evaluate_policy(
     seed: int,
     step: int,
     adversarial: str = "",
+    judging: Judging | None = None,
 ) -> Evaluation:
     """Ask every task once greedily and ``num_samples`` times at the training temperature.
 
@@ -118,11 +119,13 @@ def evaluate_policy(
         seed: names the random streams together with the task, so that two policies meet the same draws.
         step: optimiser steps behind the weights.
         adversarial: source of hostile completions for the reward, see ``EvaluationSettings``.
+        judging: of the same scorer, to verify while sampling goes on; None verifies afterwards.
     """
+    judging = judging or Judging(scorer, "rollout")
     prompts = [encode_prompt(task.prompt) for task in tasks]
     greedy, greedy_verdicts = _ask(
         engine,
-        scorer,
+        judging,
         tasks,
         prompts,
         sampling=sampling.model_copy(update={"temperature": 0.0}),
@@ -135,7 +138,7 @@ def evaluate_policy(
     interval = wilson_interval(int(right.sum()), len(tasks))
     sampled: dict[str, Any] = {}
     if num_samples:
-        _, verdicts = _ask(engine, scorer, tasks, prompts, sampling=sampling, times=num_samples, seed=seed, step=step)
+        _, verdicts = _ask(engine, judging, tasks, prompts, sampling=sampling, times=num_samples, seed=seed, step=step)
         sampled = _sampled_figures(verdicts, num_samples, k)
     return Evaluation(
         step=step,
@@ -158,7 +161,7 @@ def evaluate_policy(
 
 def _ask(
     engine: Engine,
-    scorer: Scorer,
+    judging: Judging,
     tasks: Sequence[Task],
     prompts: Sequence[tuple[int, ...]],
     *,
@@ -178,10 +181,9 @@ def _ask(
         for task, ids, environment in zip(tasks, prompts, map(environment_of, tasks), strict=True)
         for index in range(times)
     ]
-    completions = engine.generate(requests, sampling, policy_version=step)
     owners = [task for task in tasks for _ in range(times)]
-    items = [Item.of(task, done) for task, done in zip(owners, completions, strict=True)]
-    return completions, scorer.score(items)
+    judged = judging.sample(engine, requests, owners, sampling, policy_version=step)
+    return judged.completions, judged.verdicts
 
 
 def _sampled_figures(verdicts: Sequence[Verdict], num_samples: int, k: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ PHASES = {
 OTHER_COLOUR = "--grey"
 WHOLE_STEP = ("seconds/step", "seconds/total")
 """Metrics that span all phases of a step; they are no phase themselves."""
+BESIDE = ("seconds/verify_busy",)
+"""Metrics of what goes on at the same time as a phase."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -169,10 +171,10 @@ def seconds_by_phase(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def phase_names(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics ``seconds/<phase>``, in the order in which they were first recorded.
 
-    Those named ``seconds/<phase>/<part>`` lie within a phase.
+    Those named ``seconds/<phase>/<part>`` lie within a phase, those of ``BESIDE`` beside one.
     """
     names = dict.fromkeys(name for row in metrics for name in row if name.startswith("seconds/"))
-    return [name for name in names if name not in WHOLE_STEP and name.count("/") == 1]
+    return [name for name in names if name not in (*WHOLE_STEP, *BESIDE) and name.count("/") == 1]
 
 
 def mean_costs(runs: Sequence[Costs]) -> Costs:

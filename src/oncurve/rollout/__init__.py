@@ -1,8 +1,9 @@
 """Rollouts: an engine samples completions, a judge scores them, groups come out."""
 
-from oncurve.rollout.collect import Collector, Judge, Rollout
+from oncurve.rollout.collect import Collector, Rollout
 from oncurve.rollout.dialogue import encode_episode
 from oncurve.rollout.engine import Announce, Engine, Request
+from oncurve.rollout.judging import Judge, Judging, unit_of
 from oncurve.rollout.local import local_engine
 from oncurve.rollout.multi_turn import ToolEngine, ToolSettings
 from oncurve.rollout.resample import collect_informative, is_informative
@@ -14,6 +15,7 @@ __all__ = [
     "Collector",
     "Engine",
     "Judge",
+    "Judging",
     "Request",
     "Rollout",
     "RolloutSettings",
@@ -24,4 +26,5 @@ __all__ = [
     "encode_episode",
     "is_informative",
     "local_engine",
+    "unit_of",
 ]

@@ -1,24 +1,15 @@
 """Tasks in, scored groups out."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from oncurve.model import Policy
 from oncurve.rollout.engine import Engine, Request
+from oncurve.rollout.judging import Judge, Judging
 from oncurve.rollout.settings import RolloutSettings
-from oncurve.types import Completion, Group, Task, Verdict, derive_seed
+from oncurve.types import Group, Task, derive_seed
 from oncurve.verify import Item, num_duplicates
 from oncurve.verify.environments import environment_of
-
-
-class Judge(Protocol):
-    """Whatever scores completions; ``oncurve.verify.Scorer`` does, and judges equal completions of a task once."""
-
-    def score(self, items: Sequence[Item]) -> list[Verdict]:
-        """Return one verdict an item, in the same order."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +25,9 @@ class Rollout:
     seconds_rollout: float
     """Wall seconds spent sampling."""
     seconds_verify: float
-    """Wall seconds spent scoring."""
+    """Wall seconds that scoring took beyond sampling."""
+    seconds_verify_busy: float = 0.0
+    """Wall seconds in which something was being scored, most of them while sampling went on."""
 
     @property
     def all_groups(self) -> tuple[Group, ...]:
@@ -61,6 +54,7 @@ class Rollout:
             "groups/rounds": float(self.num_rounds),
             "seconds/rollout": self.seconds_rollout,
             "seconds/verify": self.seconds_verify,
+            "seconds/verify_busy": self.seconds_verify_busy,
             "tokens_per_second/rollout": num_tokens / max(self.seconds_rollout, 1e-9),
         }
 
@@ -71,16 +65,18 @@ class Collector:
     Args:
         policy: encodes the prompts.
         engine: samples.
-        judge: scores.
+        judge: scores, or a ``Judging`` that scores while sampling goes on and may be shared with an examination.
         settings: group size and sampling.
         seed: the run's. A completion's random stream is named by (seed, step, round, task, index), so it is the same
             whatever else is collected, and resuming at a step repeats it.
     """
 
-    def __init__(self, policy: Policy, engine: Engine, judge: Judge, settings: RolloutSettings, *, seed: int) -> None:
+    def __init__(
+        self, policy: Policy, engine: Engine, judge: Judge | Judging, settings: RolloutSettings, *, seed: int
+    ) -> None:
         self._policy = policy
         self._engine = engine
-        self._judge = judge
+        self._judging = judge if isinstance(judge, Judging) else Judging(judge, "rollout")
         self._settings = settings
         self._seed = seed
 
@@ -100,26 +96,33 @@ class Collector:
             DataError: a prompt does not fit the context.
         """
         self._refuse_repeated(tasks)
-        began = time.perf_counter()
+        size = self._settings.group_size
         requests = [
             request
             for task in tasks
             for request in self._requests(task, policy_version if step is None else step, round_index)
         ]
-        completions = self._engine.generate(requests, self._settings.sampling, policy_version=policy_version)
-        sampled = time.perf_counter()
-        verdicts = self._score(tasks, completions)
-        scored = time.perf_counter()
-        size = self._settings.group_size
+        judged = self._judging.sample(
+            self._engine,
+            requests,
+            [task for task in tasks for _ in range(size)],
+            self._settings.sampling,
+            policy_version=policy_version,
+        )
         groups = tuple(
             Group(
                 task=task,
-                completions=tuple(completions[place * size : (place + 1) * size]),
-                verdicts=tuple(verdicts[place * size : (place + 1) * size]),
+                completions=tuple(judged.completions[place * size : (place + 1) * size]),
+                verdicts=tuple(judged.verdicts[place * size : (place + 1) * size]),
             )
             for place, task in enumerate(tasks)
         )
-        return Rollout(groups=groups, seconds_rollout=sampled - began, seconds_verify=scored - sampled)
+        return Rollout(
+            groups=groups,
+            seconds_rollout=judged.seconds_rollout,
+            seconds_verify=judged.seconds_verify,
+            seconds_verify_busy=judged.seconds_busy,
+        )
 
     def _requests(self, task: Task, step: int, round_index: int) -> list[Request]:
         prompt_ids, environment = self._policy.encode_prompt(task.prompt), environment_of(task)
@@ -133,14 +136,6 @@ class Collector:
             )
             for index in range(self._settings.group_size)
         ]
-
-    def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Verdict]:
-        owners = [task for task in tasks for _ in range(self._settings.group_size)]
-        items = [Item.of(task, completion) for task, completion in zip(owners, completions, strict=True)]
-        verdicts = self._judge.score(items)
-        if len(verdicts) != len(items):
-            raise ValueError(f"{len(items)} completions were scored, but {len(verdicts)} verdicts came back")
-        return verdicts
 
     def _refuse_repeated(self, tasks: Sequence[Task]) -> None:
         seen: set[str] = set()

@@ -66,4 +66,5 @@ def collect_informative(
         num_rounds=len(rounds),
         seconds_rollout=sum(rollout.seconds_rollout for rollout in rounds),
         seconds_verify=sum(rollout.seconds_verify for rollout in rounds),
+        seconds_verify_busy=sum(rollout.seconds_verify_busy for rollout in rounds),
     )

@@ -2,6 +2,7 @@
 
 from pydantic import Field, field_validator
 
+from oncurve.rollout.judging import Overlap
 from oncurve.rollout.multi_turn import ToolSettings
 from oncurve.types import Sampling, Settings
 
@@ -21,6 +22,12 @@ class RolloutSettings(Settings):
 
     max_rows: int = Field(512, ge=1)
     """Most completions that grow at once; the rest wait. Lower it when memory is short: samples stay the same."""
+
+    overlap: Overlap = "auto"
+    """What is verified while others are still sampled: each ``completion``, whole ``group`` s, or ``never`` anything.
+    auto: groups for reward functions, never for networks, completions otherwise. Verdicts are the same, except those of
+    a reward function that compares completions of different tasks: ``never`` gives it the rollout, ``max_batch`` at a
+    time."""
 
     tools: ToolSettings = ToolSettings()
     """Episodes of tool tasks; other tasks have none."""

@@ -32,7 +32,7 @@ class OnlineSession(Session, methods=("online",)):
         config = self.config
         self._sampler: CurriculumSampler = material.source
         self._tokens_sampled = 0
-        self._collector = Collector(self.policy, self._engine, self._scorer, config.rollout, seed=config.seed)
+        self._collector = Collector(self.policy, self._engine, self._judging, config.rollout, seed=config.seed)
         self.learner: Learner = Learner(
             self.policy,
             config.learner,

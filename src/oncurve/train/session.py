@@ -13,7 +13,7 @@ from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
-from oncurve.rollout import local_engine
+from oncurve.rollout import Judging, local_engine, unit_of
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
 from oncurve.train.checks import recorded, require_history, require_same_data, require_same_start
@@ -81,6 +81,7 @@ class Session(ABC):
         self._held_out = material.tasks.held_out[: config.evaluation.num_tasks]
         self._source: Cursor = material.source
         self._scorer = Scorer(config.reward, builders=NETWORK_VERIFIERS)
+        self._judging = Judging(self._scorer, unit_of(config.rollout.overlap, config.reward))
         self._engine = local_engine(material.policy, config.rollout)
 
     @classmethod
@@ -189,6 +190,7 @@ class Session(ABC):
             seed=self.config.seed,
             step=step,
             adversarial=settings.adversarial,
+            judging=self._judging,
         )
         self.folder.append_evaluation(step, evaluation.as_dict())
         return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)
