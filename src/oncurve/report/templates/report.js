@@ -29,6 +29,7 @@
         dragmode: fixedrange ? false : "zoom",
         hovermode: "x unified",
         hoverlabel: { bgcolor: "--paper", bordercolor: "--rule", font: { color: "--ink" } },
+        ...figure.layout,
         xaxis: { ...axis, nticks: 6, showgrid: false, hoverformat: "d", tickformat: "d", unifiedhovertitle: { text: "step %{x}" }, ...figure.layout.xaxis },
         yaxis: { ...axis, nticks: 5, ...figure.layout.yaxis },
       };

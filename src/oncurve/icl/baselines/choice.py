@@ -1,0 +1,105 @@
+"""Which baselines a class of functions is measured against.
+
+B prompts, K points, d dimensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from oncurve.icl.baselines.closed import averaging, bayes_penalty, least_squares, nearest_neighbours, ridge, zero
+from oncurve.icl.baselines.fitted import boosting, choose_lasso_penalty, lasso, tree
+from oncurve.icl.baselines.two_layer import TwoLayerSettings, two_layer
+from oncurve.icl.functions import FunctionSettings, sample
+from oncurve.icl.similarity import Predict
+from oncurve.types import derive_seed
+
+_CHOOSING_PROMPTS = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """A predictor with its name."""
+
+    name: str
+    predict: Predict
+    """[B, K, d], [B, K] -> [B, K]; NaN at numbers of examples that are not in ``counts``."""
+    counts: tuple[int, ...] | None = None
+    """Numbers of examples at which it predicts; None for all."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is fitted prompt by prompt: give it hundreds of prompts, not thousands."""
+        return self.counts is not None
+
+
+def bayes(settings: FunctionSettings) -> Baseline:
+    """Return the best possible predictor of linear functions with normal weights.
+
+    Ridge with the penalty noise_std^2 / weight_std^2; without noise its limit, least squares of minimum norm.
+    """
+    if settings.noise_std == 0:
+        return Baseline(name="least squares", predict=least_squares)
+    penalty = bayes_penalty(settings.noise_std, settings.weight_std)
+    return Baseline(name="ridge", predict=partial(ridge, penalty=penalty))
+
+
+def reference_of(settings: FunctionSettings) -> Baseline:
+    """Return what a model is set against: ``bayes`` for linear functions, least squares for all others."""
+    return bayes(settings) if settings.kind == "linear" else Baseline(name="least squares", predict=least_squares)
+
+
+def quick_baselines_for(settings: FunctionSettings) -> list[Baseline]:
+    """Return the baselines with a formula, ``reference_of`` first."""
+    reference = reference_of(settings)
+    common = [
+        Baseline(name="least squares", predict=least_squares),
+        Baseline(name="3 nearest neighbours", predict=nearest_neighbours),
+        Baseline(name="averaging", predict=averaging),
+        Baseline(name="zero", predict=zero),
+    ]
+    return [reference, *(one for one in common if one.name != reference.name)]
+
+
+def baselines_for(settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0) -> list[Baseline]:
+    """Return the quick baselines and those made for this class of functions; as ``strong_baselines_for``."""
+    return [*quick_baselines_for(settings), *strong_baselines_for(settings, counts, seed=seed)]
+
+
+def strong_baselines_for(
+    settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0, network_steps: int = 5000
+) -> list[Baseline]:
+    """Return the slow baselines made for this class of functions; none for linear ones.
+
+    Args:
+        settings: the class of functions.
+        counts: numbers of examples at which they predict.
+        seed: of the prompts on which the penalty of the Lasso is chosen, and of the networks.
+        network_steps: steps of Adam of the two-layer networks.
+    """
+    places = tuple(sorted(set(counts)))
+    if settings.kind == "sparse":
+        penalty = _lasso_penalty(settings, places, seed)
+        return [Baseline(name="Lasso", predict=partial(lasso, penalty=penalty, counts=places), counts=places)]
+    if settings.kind == "tree":
+        grown = partial(tree, max_depth=settings.tree_depth, counts=places)
+        boosted = partial(boosting, counts=places)
+        return [
+            Baseline(name="greedy tree", predict=grown, counts=places),
+            Baseline(name="greedy tree on signs", predict=partial(grown, on_signs=True), counts=places),
+            Baseline(name="boosted trees", predict=boosted, counts=places),
+            Baseline(name="boosted trees on signs", predict=partial(boosted, on_signs=True), counts=places),
+        ]
+    if settings.kind == "relu":
+        training = TwoLayerSettings(width=settings.hidden_width, num_steps=network_steps, seed=seed)
+        trained = partial(two_layer, counts=places, settings=training)
+        return [Baseline(name="two-layer network by Adam", predict=trained, counts=places)]
+    return []
+
+
+def _lasso_penalty(settings: FunctionSettings, counts: Sequence[int], seed: int) -> float:
+    generator = torch.Generator().manual_seed(derive_seed("lasso", seed) % 2**63)
+    prompts = sample(settings, _CHOOSING_PROMPTS, max(counts) + 1, generator)
+    return choose_lasso_penalty(prompts.inputs, prompts.targets, prompts.clean, counts)
