@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -21,6 +20,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from cpu_time import cpu_s
 
 from oncurve.sandbox import SandboxSettings, close_shared_pools
 from oncurve.types import Status, Task
@@ -70,24 +71,6 @@ def fresh(first: int, number: int) -> None:
         done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=60, check=True)
         if json.loads(done.stdout) != [test["expected"] for test in TESTS]:
             raise SystemExit("a right program was refused")
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process and of all its descendants, living or waited for."""
-    own, found, parents = os.getpid(), 0, {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
-    todo = [own]
-    while todo:
-        pid = todo.pop()
-        found += parents.get(pid, (0, 0))[1]
-        todo += [child for child, (parent, _) in parents.items() if parent == pid]
-    precise = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return (found - parents[own][1]) / os.sysconf("SC_CLK_TCK") + precise
 
 
 def interpreter(_: int, number: int) -> None:

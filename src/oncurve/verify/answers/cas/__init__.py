@@ -98,6 +98,7 @@ _lock = threading.Lock()
 
 def shared_cas(num_workers: int = 0) -> Cas:
     """The one that all verifiers of this process with as many workers share. It ends with the process."""
+    num_workers = num_workers or len(os.sched_getaffinity(0))
     with _lock:
         if num_workers not in _shared:
             _shared[num_workers] = Cas(num_workers=num_workers)
