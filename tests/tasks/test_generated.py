@@ -411,5 +411,5 @@ def test_settings_are_recorded_whole_and_read_back_equal() -> None:
 
 
 def test_every_source_is_registered_under_its_name() -> None:
-    assert list(SOURCES) == [*SIMPLE, "files", "database", "reasoning_gym"]
+    assert list(SOURCES) == [*SIMPLE, "files", "database", "mini_code", "human_eval", "reasoning_gym"]
     assert all(name == source.name for name, source in SOURCES.items())

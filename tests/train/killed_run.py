@@ -1,4 +1,4 @@
-"""A real run that ends itself with SIGKILL at a chosen call: ``killed_run.py module:qualified.name COUNT WORDS...``."""
+"""A real run that ends itself with SIGKILL at a chosen call: ``killed_run.py module:name COUNT [CONFIG] WORDS...``."""
 
 import importlib
 import os
@@ -6,6 +6,7 @@ import signal
 import sys
 from functools import reduce
 
+from oncurve.cli.words import split_words
 from oncurve.config import load_config
 from oncurve.train import Session, train
 
@@ -30,6 +31,7 @@ def kill_at_call(target: str, count: int) -> None:
 
 if __name__ == "__main__":
     kill_at_call(sys.argv[1], int(sys.argv[2]))
-    with Session.create(load_config(None, sys.argv[3:])) as session:
+    path, words = split_words(sys.argv[3:])
+    with Session.create(load_config(path, words)) as session:
         for event in train(session):
             print(event, flush=True)

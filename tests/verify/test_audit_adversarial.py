@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from oncurve.cli.view import describe
 from oncurve.config import load_config, with_absolute_paths
-from oncurve.evaluate.adversarial import examine_reward
-from oncurve.report import read_evaluations
+from oncurve.evaluate.adversarial import examine_reward, reward_metrics
+from oncurve.report import read_evaluations, read_metrics
 from oncurve.report.page import measures
 from oncurve.tasks import TaskSettings, load_tasks
-from oncurve.train import Session, train
+from oncurve.train import Evaluated, Session, train
 from oncurve.types import ConfigError, Task
 from oncurve.verify import RewardSettings, Scorer
 
@@ -74,12 +75,16 @@ def test_every_evaluation_of_a_run_holds_it_and_the_means_of_the_components(tmp_
         *("--reward.components.format.weight", "3"),
     ]
     with Session.create(load_config(None, words)) as session:
-        list(train(session))
+        events = list(train(session))
+    lines = [describe(event.evaluation) for event in events if isinstance(event, Evaluated)]
+    assert all("HOSTILE COMPLETIONS ARE PAID, see `oncurve audit`" in line for line in lines)
     before, after = read_evaluations(tmp_path / "run")
     for one in (before, after):
         assert set(one["components"]) == {"correct", "format"}
         assert one["components"]["correct"] == one["greedy"]
         assert one["adversarial"]["num_paid"] > 0
+    (step,) = read_metrics(tmp_path / "run")
+    assert step["adversarial/paid_frac"] == before["adversarial"]["paid_frac"]
     rows = {row.label: row for row in measures(before, after)}
     assert rows["hostile completions paid"].change == "+0.0 points"  # the reward is the same
     assert "component format, greedy" in rows
@@ -90,3 +95,9 @@ def test_the_table_leaves_out_what_was_not_measured():
     rows = {row.label: row for row in measures(None, {"adversarial": {"paid_frac": 0.25}, "components": {"a": 1.0}})}
     assert (rows["hostile completions paid"].before, rows["hostile completions paid"].after) == ("–", "25.0 %")
     assert "component a, greedy" not in rows  # it is the accuracy
+
+
+def test_shares_that_were_not_measured_are_no_metrics():
+    found = {"num_paid": 0, "paid_frac": None, "refused_frac": 0.5, "no_verdict_frac": 1.0}
+    assert reward_metrics(found) == {"adversarial/refused_frac": 0.5, "adversarial/no_verdict_frac": 1.0}
+    assert reward_metrics(None) == {}

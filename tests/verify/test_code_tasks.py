@@ -11,11 +11,11 @@ from oncurve.verify.code.extract import extract_program
 from oncurve.verify.code.settings import CodeSettings
 from oncurve.verify.code.tasks import BadTaskError, Call, Run, read_task
 
-FENCE, TEXT = CodeSettings(), CodeSettings(carrier="text")
+FENCE, TEXT, CONTINUED = CodeSettings(), CodeSettings(carrier="text"), CodeSettings(carrier="continuation")
 
 
 def program(text: str, language: str = "python", settings: CodeSettings = FENCE) -> str | None:
-    return extract_program(text, language, settings).program
+    return extract_program(text, language, settings.carrier, settings.thinking_tag).program
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,46 @@ def test_text_is_all_that_follows_the_thinking():
     assert program("x = 1\n", settings=TEXT) == "x = 1\n"
     assert program("  \n", settings=TEXT) is None
     assert program("<think>x = 1", settings=TEXT) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("    return 1\n", "    return 1\n"),
+        ("\n    x = (\n1,\n    )\n    return x", "\n    x = (\n"),  # what stands at the left edge is not the body
+        ("    return [\n        1,\n]\n", "    return [\n        1,\n]\n"),  # but a bracket that closes
+        ("    return 1\n\nprint(f())\n", "    return 1\n\n"),
+        ("    return 1\n\ndef g():\n    return 2", "    return 1\n\n"),
+        ("    return 1\n```\nThis adds one.", "    return 1\n"),
+        ("    return 1\n# and so on", "    return 1\n"),
+        (" return 1", " return 1"),
+        ("def f():\n    return 1\n\ndef g():\n    return 2\nf()", "def f():\n    return 1\n\ndef g():\n    return 2\n"),
+        ("import math\ndef f():\n    return 1\n", "import math\ndef f():\n    return 1\n"),
+        ("\n```python\ndef f():\n    return 1\n```\nDone.", "def f():\n    return 1\n"),
+        ("```python\ndef f():\n    return 1\n", None),
+        ("<think>hm</think>    return 1\n", "    return 1\n"),
+        ("<think>    return 1", None),
+        (" \n", None),
+    ],
+)
+def test_a_continuation_ends_where_something_else_begins(text: str, found: str | None):
+    assert program(text, settings=CONTINUED) == found
+
+
+@given(st.text(alphabet=" \n()]ab:`#", max_size=40))
+def test_a_continuation_is_the_beginning_of_the_text(text: str):
+    found = program(text, settings=CONTINUED)
+    assert found is None or "`" in text or text.startswith(found.rstrip("\n"))
+
+
+def test_a_task_says_where_its_programs_stand():
+    meta = {"mode": "function", "entry_point": "f", "tests": [{"args": [], "expected": 1}]}
+    asked = Task(id="t", prompt="", gold="", kind="k", verifier="code", meta=meta)
+    told = Task(id="t", prompt="", gold="", kind="k", verifier="code", meta={**meta, "carrier": "text"})
+    assert [read_task(task, CONTINUED).carrier for task in (asked, told)] == ["continuation", "text"]
+    wrong = Task(id="t", prompt="", gold="", kind="k", verifier="code", meta={**meta, "carrier": "box"})
+    with pytest.raises(BadTaskError, match=r"meta\.carrier must be one of fence, text, continuation, got 'box'"):
+        read_task(wrong, FENCE)
 
 
 @pytest.mark.parametrize(("name", "language"), [("c", "c"), ("C++", "cpp"), ("js", "javascript"), ("", "cpp")])

@@ -266,8 +266,8 @@ def review(
     why:
         With --mark: what you saw.
     second:
-        Verifier or FILE.py:function of the second opinion. Without it: the verifier that the tasks name, where the
-        run's primary component is another one.
+        Second opinion: a component of the run's reward, a verifier or FILE.py:function. Without it: the verifier that
+        the tasks name, where the run's primary component is another one.
     exploits:
         Folder of the cases; `oncurve audit` reads the same.
     limit:

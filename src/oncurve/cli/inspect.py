@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from oncurve.train.environment import available_cores, use_threads
 from oncurve.train.plan import available_memory, measure_step, plan_memory
 from oncurve.types import RunError, Task
 from oncurve.verify import GoldProblem, Scorer, check_golds
+from oncurve.verify.code.references import review_references
 
 _GIB = 1024**3
 _TIMED_TASKS = 2
 _GOLDS_CHECKED = 10_000
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
     )
     with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer:
         problems = check_golds(checked, scorer)
+        references = review_references(checked, scorer)
     data = {
         "source": seen.source,
         "num_train": seen.num_train,
@@ -80,6 +83,7 @@ def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
         "notes": [{"kind": note.kind, "count": note.count, "text": note.text} for note in seen.notes],
         "golds_checked": len(checked),
         "rejected_golds": [{"task": problem.task_id, "reason": problem.reason} for problem in problems],
+        "code": asdict(references) if references.num_code else None,
     }
     return Findings(_task_view(data, problems), data)
 
@@ -158,4 +162,21 @@ def _task_view(data: dict[str, Any], problems: Sequence[GoldProblem]) -> str:
     lines += [f"{note['kind']}: {note['text']}" for note in data["notes"]]
     lines.append(f"{data['golds_checked']} golds checked, {len(problems)} rejected by their own verifier")
     lines += [f"  {problem.task_id}: {problem.reason}" for problem in problems]
+    if data["code"]:
+        lines += _code_view(data["code"])
     return "\n".join(lines)
+
+
+def _code_view(code: dict[str, Any]) -> list[str]:
+    """Missing references are no failure, and mutants that pass may be right: both are shown, neither fails a check."""
+    without, weak = code["without"], code["weak"]
+    lines = [f"{code['num_code']} code tasks, {code['num_code'] - len(without)} reference solutions run"]
+    if without:
+        shown = ", ".join(without[:_SHOWN]) + (", ..." if len(without) > _SHOWN else "")
+        lines.append(f"{len(without)} have no reference solution, so nobody knows that they can be solved: {shown}")
+    passed = sum(one["num_passed"] for one in weak)
+    lines.append(f"{passed} of {code['num_mutants']} mutants of reference solutions pass the tests")
+    for one in weak[:_SHOWN]:
+        changes = "; ".join(one["changes"])
+        lines.append(f"  {one['task_id']}: {one['num_passed']} of {one['num_mutants']} ({changes}): weak tests?")
+    return lines

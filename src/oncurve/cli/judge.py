@@ -20,7 +20,7 @@ def judge_file(completions: Path, config: Path | None, overrides: Sequence[str])
     items = [_item(completions, number, line) for number, line in enumerate(_lines(completions), 1) if line.strip()]
     if not items:
         raise DataError(f"{completions} holds no completion. Expected one JSON object a line: {_example()}")
-    with Scorer(_reward(config, overrides)) as scorer:
+    with _scorer(config, overrides) as scorer:
         for item, verdict in zip(items, scorer.score(items), strict=True):
             yield {
                 "id": item.task.id,
@@ -32,12 +32,13 @@ def judge_file(completions: Path, config: Path | None, overrides: Sequence[str])
             }
 
 
-def _reward(config: Path | None, overrides: Sequence[str]) -> RewardSettings:
+def _scorer(config: Path | None, overrides: Sequence[str]) -> Scorer:
     if config is None and not overrides:
-        return RewardSettings()
+        return Scorer(RewardSettings())
     from oncurve.config import load_config  # needs the training half: a config names a model
+    from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 
-    return load_config(config, overrides).reward
+    return Scorer(load_config(config, overrides).reward, builders=NETWORK_VERIFIERS)
 
 
 def _lines(path: Path) -> list[str]:

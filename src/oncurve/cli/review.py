@@ -15,6 +15,7 @@ from oncurve.config import RunConfig, load_config
 from oncurve.report import read_rollouts
 from oncurve.report.review import ReviewSettings, Seen, Suspect, find_suspects, seen_rollouts
 from oncurve.report.sample import prompt_text
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks
 from oncurve.types import ConfigError, RunError, Status, Task
 from oncurve.verify import TASK, RewardSettings, Scorer
@@ -30,8 +31,8 @@ class Review:
 
     Args:
         run: the run folder.
-        second: a verifier or ``file.py:function`` for the second opinion; empty: the verifier that each task names,
-            where the run's primary component is another one.
+        second: a component of the run's reward, a verifier or ``file.py:function`` for the second opinion; empty: the
+            verifier that each task names, where the run's primary component is another one.
         exploits: folder of the cases.
         settings: thresholds.
 
@@ -87,15 +88,11 @@ class Review:
         primary = self._config.reward.components[self._config.reward.primary_name]
         if not second and primary.verifier == TASK:
             return None
-        name = second or TASK
-        try:
-            settings = RewardSettings.model_validate({"components": {"second": {"verifier": name}}})
-        except ValueError as error:
-            raise ConfigError(f"--second {name}: {error}") from None
+        settings = _second_settings(self._config.reward, second or TASK)
 
         def ask(seen: Sequence[Seen]) -> list[str]:
             asked = [one for one in seen if one.task_id in self._tasks]
-            with Scorer(settings) as scorer:
+            with Scorer(settings, builders=NETWORK_VERIFIERS) as scorer:
                 verdicts = scorer.score([attack_item(self._tasks[one.task_id], one.text) for one in asked])
             against = {
                 one.id: verdict.evidence
@@ -105,6 +102,16 @@ class Review:
             return [against.get(one.id, "") for one in seen]
 
         return ask
+
+
+def _second_settings(reward: RewardSettings, name: str) -> RewardSettings:
+    """One component alone, with its options where the run has it. Raises ConfigError."""
+    own = reward.components.get(name)
+    component = {"verifier": name} if own is None else {"verifier": own.verifier, "options": own.options}
+    try:
+        return RewardSettings.model_validate({"components": {"second": component}})
+    except ValueError as error:
+        raise ConfigError(f"--second {name}: {error}") from None
 
 
 def _witnesses(reward: RewardSettings) -> list[str]:

@@ -121,13 +121,17 @@ def describe(evaluation: Evaluation) -> str:
         parts.append(f"{evaluation.tokens_per_correct:.0f} tokens per right answer")
     if len(evaluation.components) > 1:
         parts.append("components " + ", ".join(f"{name} {mean:.3f}" for name, mean in evaluation.components.items()))
-    if (hostile := evaluation.adversarial) is not None and hostile["num_paid"]:
-        parts.append(
-            f"{hostile['num_paid']} of {hostile['num_hostile']} HOSTILE COMPLETIONS ARE PAID, see `oncurve audit`"
-        )
+    if (hostile := evaluation.adversarial) is not None:
+        parts.append(_hostile(hostile["num_paid"], hostile["num_hostile"]))
     if evaluation.no_verdict_frac > 0:
         parts.append(f"{evaluation.no_verdict_frac:.1%} WITHOUT A VERDICT, counted as not right")
     return ", ".join(parts)
+
+
+def _hostile(num_paid: int, num_asked: int) -> str:
+    if num_paid:
+        return f"{num_paid} of {num_asked} HOSTILE COMPLETIONS ARE PAID, see `oncurve audit`"
+    return f"0 of {num_asked} hostile completions are paid"
 
 
 def _figures(metrics: Mapping[str, float | None]) -> str:

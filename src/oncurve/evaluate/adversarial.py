@@ -4,7 +4,7 @@ Nothing of it is ever sampled or learned from, so it measures the reward and not
 function, its options or its machine does, and it is there to be compared with the accuracy beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ def examine_reward(scorer: Scorer, held_out: Sequence[Task], source: str) -> dic
         return _figures(audit(target, held_out, AuditSettings(families=("regression",)), cases), source)
     families: tuple[Family, ...] = ("metamorphic", "policy", "program")
     return _figures(audit(target, held_out, AuditSettings(families=families, num_tasks=8, num_policy_tasks=2)), source)
+
+
+def reward_metrics(found: Mapping[str, Any] | None) -> dict[str, float]:
+    """The shares of an examination of the reward as metrics, ``adversarial/paid_frac`` first; without one, nothing."""
+    names = ("paid_frac", "refused_frac", "no_verdict_frac")
+    return {f"adversarial/{name}": float(found[name]) for name in names if found and found[name] is not None}
 
 
 def _figures(found: AuditResult, source: str) -> dict[str, Any]:

@@ -108,10 +108,12 @@ def _mean_row(rows: Rows) -> dict[str, Any]:
 def _held_out(evaluations: Rows) -> Chart:
     ks = {evaluation.get("k") for evaluation in evaluations if evaluation.get("k") is not None}
     pass_at_k = f"pass@{ks.pop()}" if len(ks) == 1 else "pass@k"
+    hostile = [{**row, "hostile": (row.get("adversarial") or {}).get("paid_frac")} for row in evaluations]
     found = [
         _curve(evaluations, "greedy", "greedy", "--blue", interval="interval"),
         _curve(evaluations, "pass_at_1", "pass@1", "--orange", interval="pass_at_1_interval"),
         _curve(evaluations, "pass_at_k", pass_at_k, "--green"),
+        _curve(hostile, "hostile", "hostile completions paid", "--red"),
     ]
     return Chart(
         title="Held-out accuracy",

@@ -13,6 +13,9 @@ from oncurve.tasks.settings import TaskSettings
 from oncurve.tasks.taskset import HELD_OUT, TRAIN, Note, TaskSet, split_position, task_id
 from oncurve.types import DataError, Message, Prompt, Task
 
+PROGRAMS = "code"
+"""The verifier whose golds are programs, which it needs for nothing but checking the tests."""
+
 MIN_TASKS = 2
 """Fewest prompts of a split: a run on one prompt learns its answer by heart and an interval needs two."""
 
@@ -51,14 +54,15 @@ def load_file(settings: TaskSettings, path: Path) -> TaskSet:
 
 def _read(path: Path, settings: TaskSettings) -> tuple[list[Record], list[Note]]:
     rows = read_rows(path)
-    layout = detect_layout(rows, settings.columns)
+    is_program = settings.verifier == PROGRAMS
+    layout = detect_layout(rows, settings.columns, may_lack_gold=is_program)
     gold_format = layout.gold_format if settings.gold_format == "auto" else settings.gold_format
-    records = [parse_row(row, layout, gold_format) for row in rows]
+    records = [parse_row(row, layout, gold_format, is_program=is_program) for row in rows]
     return records, _reading_notes(path, layout, records)
 
 
 def _reading_notes(path: Path, layout: Layout, records: Sequence[Record]) -> list[Note]:
-    gold = layout.gold or "the last assistant message"
+    gold = "the last assistant message" if layout.gold is None else layout.gold or "nowhere: tests judge"
     text = f"{path.name}: {len(records)} rows read as {layout.name}, prompt from {layout.prompt!r}, gold from {gold!r}."
     notes = [Note(kind="layout", count=len(records), text=text)]
     how = {"hash": "after ####", "box": r"in the last \boxed{}", "verbatim": "all of it"}
@@ -96,7 +100,7 @@ def _drop_duplicates(records: Sequence[Record], settings: TaskSettings, notes: l
         by_prompt.setdefault(record.canonical, []).append(record)
     kept, duplicates, leaks, conflicts = [], [], [], []
     for same in by_prompt.values():
-        if len({" ".join(record.gold.split()) for record in same}) > 1:
+        if len({" ".join(record.gold.split()) for record in same}) > 1 and settings.verifier != PROGRAMS:
             conflicts.append(same)
             continue
         held_out = [record for record in same if record.split == HELD_OUT]

@@ -5,10 +5,10 @@ from random import Random
 from typing import overload
 
 from oncurve.tasks.problem import Problem
-from oncurve.tasks.prompts import ask, state_answer
+from oncurve.tasks.prompts import pose, state_answer
 from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.settings import DEFAULT_HELD_OUT, TaskSettings
-from oncurve.tasks.taskset import HELD_OUT, TRAIN, UNBOUNDED, Note, TaskSet, patience, split_position, task_id
+from oncurve.tasks.taskset import HELD_OUT, TRAIN, UNBOUNDED, Note, TaskSet, patience, split_position
 from oncurve.types import DataError, Task, derive_seed
 
 MAX_DRAWS = 10_000
@@ -25,6 +25,9 @@ class GeneratedTasks(Sequence[Task]):
 
     def __init__(self, settings: TaskSettings, *, seed: int, split: str) -> None:
         self._source = SOURCES[settings.source]
+        if self._source.generate is None:
+            raise ValueError(f"{settings.source} draws no problems, it lists them: load_tasks gives all there are")
+        self._generate = self._source.generate
         self._options = settings.source_options
         self._settings = settings
         self._seed = seed
@@ -42,38 +45,18 @@ class GeneratedTasks(Sequence[Task]):
             return tuple(self[position] for position in range(*index.indices(UNBOUNDED)))
         if not 0 <= index < UNBOUNDED:
             raise IndexError(f"an endless sequence is indexed from 0, got {index}")
-        return self._to_task(self._draw(index))
+        return pose(self._draw(index), self._source, self._settings, split=self._split)
 
     def _draw(self, index: int) -> Problem:
         rng = Random(derive_seed(self._source.name, self._split, self._seed, index))  # noqa: S311
         for _ in range(MAX_DRAWS):
-            problem = self._source.generate(rng, self._options)
+            problem = self._generate(rng, self._options)
             is_held_out = split_position(problem.kind, problem.canonical) < self._settings.held_out_fraction
             if is_held_out == (self._split == HELD_OUT):
                 return problem
         raise DataError(
             f"tasks.options: {MAX_DRAWS} problems of {self._source.name} were drawn and none belongs to the "
             f"{self._split} split: the options leave too few different problems. Widen them."
-        )
-
-    def _to_task(self, problem: Problem) -> Task:
-        settings = self._settings
-        is_compact = settings.style == "compact" and problem.compact is not None
-        question = problem.compact if is_compact and problem.compact is not None else problem.question
-        answer_format = settings.answer_format or "tag"
-        asks = not is_compact and not self._source.has_tools
-        meta = {**problem.meta, "generator": self._source.name, "answer_format": answer_format}
-        if self._source.has_tools:
-            meta["environment"] = {**problem.meta["environment"], "syntax": "short" if is_compact else "hermes"}
-        return Task(
-            id=task_id(problem.kind, problem.canonical),
-            prompt=ask(question, settings, answer_format=answer_format if asks else None, style=settings.style),
-            gold=problem.gold,
-            kind=problem.kind,
-            verifier=settings.verifier or self._source.verifier,
-            difficulty=problem.difficulty,
-            split=self._split,
-            meta=meta,
         )
 
 

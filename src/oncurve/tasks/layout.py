@@ -16,7 +16,7 @@ class Layout:
     name: str
     prompt: str
     gold: str | None
-    """None: the last message of the prompt, when it is the assistant's, is the gold."""
+    """None: the last message of the prompt, when it is the assistant's, is the gold. Empty: there is none."""
     gold_format: str = "auto"
     split: str | None = None
     kind: str | None = None
@@ -63,8 +63,13 @@ def lookup(values: dict[str, Any], column: str) -> tuple[bool, Any]:
     return lookup(inner, rest) if dot and isinstance(inner, dict) else (False, None)
 
 
-def detect_layout(rows: Sequence[Row], columns: ColumnSettings) -> Layout:
+def detect_layout(rows: Sequence[Row], columns: ColumnSettings, *, may_lack_gold: bool = False) -> Layout:
     """Recognise the layout from the first row; what the user mapped wins.
+
+    Args:
+        rows: at least one.
+        columns: what the user mapped.
+        may_lack_gold: a prompt alone will do: tests judge.
 
     Raises:
         DataError: a mapped column is not there, or no known pair of prompt and gold is.
@@ -79,14 +84,16 @@ def detect_layout(rows: Sequence[Row], columns: ColumnSettings) -> Layout:
             )
     extras: dict[str, Any] = {name: _first_found(first, known) for name, known in _EXTRAS.items()}
     extras.update({name: column or None for name, column in columns if name in _EXTRAS and column is not None})
-    return replace(_prompt_and_gold(first, columns), **extras)
+    if may_lack_gold and columns.language is None:
+        extras["language"] = None  # of programs it is the programming language, which the verifier reads
+    return replace(_prompt_and_gold(first, columns, may_lack_gold), **extras)
 
 
 def _first_found(row: Row, known: Sequence[str]) -> str | None:
     return next((column for column in known if lookup(row.values, column)[0]), None)
 
 
-def _prompt_and_gold(row: Row, columns: ColumnSettings) -> Layout:
+def _prompt_and_gold(row: Row, columns: ColumnSettings, may_lack_gold: bool) -> Layout:
     if columns.prompt is not None and columns.gold is not None:
         return Layout(name="mapped columns", prompt=columns.prompt, gold=columns.gold)
     for layout in LAYOUTS:
@@ -94,6 +101,9 @@ def _prompt_and_gold(row: Row, columns: ColumnSettings) -> Layout:
         needed = [column for column in (candidate.prompt, candidate.gold) if column is not None]
         if all(lookup(row.values, column)[0] for column in needed):
             return candidate if candidate == layout else replace(candidate, name="mapped columns", gold_format="auto")
+    prompt = columns.prompt or next((layout.prompt for layout in LAYOUTS if layout.prompt in row.values), None)
+    if may_lack_gold and prompt is not None:
+        return Layout(name="prompts without solutions", prompt=prompt, gold=columns.gold or "")
     known = "; ".join(f"{layout.prompt} + {layout.gold or 'a last assistant message'}" for layout in LAYOUTS)
     raise DataError(
         f"{row.where}: no known pair of prompt and answer columns. Found: {', '.join(row.values) or 'none'}. "

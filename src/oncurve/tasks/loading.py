@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from oncurve.tasks.filesource import load_file
 from oncurve.tasks.generated import load_generated
+from oncurve.tasks.listed import load_listed
+from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.settings import TaskSettings
 from oncurve.tasks.taskset import Note, TaskSet
 from oncurve.types import Task
@@ -13,7 +15,7 @@ def load_tasks(settings: TaskSettings, *, seed: int) -> TaskSet:
     """Load or prepare the tasks of a run.
 
     Training and held-out problems are disjoint by a hash of their content, whatever the seed. The seed decides which
-    problems a generated source draws; a file gives the same tasks for every seed.
+    problems a generated source draws; a file or a list of problems gives the same tasks for every seed.
 
     Raises:
         ConfigError: options of a generated source contradict each other, or an optional package is missing.
@@ -21,6 +23,8 @@ def load_tasks(settings: TaskSettings, *, seed: int) -> TaskSet:
     """
     if settings.path is not None:
         return load_file(settings, settings.path)
+    if SOURCES[settings.source].problems is not None:
+        return load_listed(settings)
     return load_generated(settings, seed=seed)
 
 

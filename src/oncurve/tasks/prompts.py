@@ -1,7 +1,9 @@
-"""From a question to a prompt, and from an answer to the text that states it."""
+"""From a problem to a task: its prompt, and where its verifier will look for the answer."""
 
+from oncurve.tasks.problem import Problem, Source
 from oncurve.tasks.settings import AnswerFormat, PromptStyle, TaskSettings
-from oncurve.types import Message, Prompt
+from oncurve.tasks.taskset import task_id
+from oncurve.types import Message, Prompt, Task
 
 _INSTRUCTIONS: dict[AnswerFormat, str] = {
     "tag": "Write the final answer inside <answer></answer>.",
@@ -9,6 +11,36 @@ _INSTRUCTIONS: dict[AnswerFormat, str] = {
     "hash": "Write the final answer on a last line that begins with ####.",
     "last_line": "Write the final answer alone on the last line.",
 }
+
+
+def pose(problem: Problem, source: Source, settings: TaskSettings, *, split: str) -> Task:
+    """Make a task of a problem of a source.
+
+    A program is asked for in a chat, and found in its last block of code (``meta["carrier"]`` is ``fence``); or the
+    prompt is the beginning of the program itself, and the completion goes on with it (``continuation``).
+    """
+    is_compact = settings.style == "compact" and problem.compact is not None
+    question = problem.compact if is_compact and problem.compact is not None else problem.question
+    if settings.style == "text" and problem.opening is not None:
+        question = problem.opening
+    answer_format = settings.answer_format or "tag"
+    meta = {**problem.meta, "generator": source.name, "answer_format": answer_format}
+    if source.has_tools:
+        meta["environment"] = {**problem.meta["environment"], "syntax": "short" if is_compact else "hermes"}
+    if source.asks_for == "program":
+        meta["carrier"] = "continuation" if settings.style == "text" else "fence"
+        del meta["answer_format"]
+    asks = source.asks_for == "answer" and not is_compact
+    return Task(
+        id=task_id(problem.kind, problem.canonical),
+        prompt=ask(question, settings, answer_format=answer_format if asks else None, style=settings.style),
+        gold=problem.gold,
+        kind=problem.kind,
+        verifier=settings.verifier or source.verifier,
+        difficulty=problem.difficulty,
+        split=split,
+        meta=meta,
+    )
 
 
 def ask(

@@ -39,22 +39,26 @@ class Record:
         return "\n".join(f"{message.role}: {' '.join(message.content.split())}" for message in self.prompt)
 
 
-def parse_row(row: Row, layout: Layout, gold_format: str) -> Record:
+def parse_row(row: Row, layout: Layout, gold_format: str, *, is_program: bool = False) -> Record:
     """Take a row apart.
 
     Args:
         row: what was read.
         layout: which column holds what.
         gold_format: where the gold stands in its column: ``auto``, ``verbatim``, ``hash`` or ``box``.
+        is_program: the gold is a reference solution, taken as it stands; tests judge, so it may be missing.
 
     Raises:
         DataError: a column is missing, or holds something that is not a prompt, a gold, a split.
     """
     prompt, last_answer = _prompt(_required(row, layout.prompt), row, layout)
-    raw_gold, column = (
-        (last_answer, layout.prompt) if layout.gold is None else (_required(row, layout.gold), layout.gold)
-    )
-    gold, place = _find_gold(_gold_text(raw_gold, row, column), gold_format, row, column)
+    if is_program:
+        gold, place = _reference(last_answer, row, layout), "verbatim"
+    else:
+        raw_gold, column = (
+            (last_answer, layout.prompt) if layout.gold is None else (_required(row, layout.gold), layout.gold)
+        )
+        gold, place = _find_gold(_gold_text(raw_gold, row, column), gold_format, row, column)
     difficulty = _difficulty(_optional(row, layout.difficulty))
     language = _optional(row, layout.language)
     kind = _optional(row, layout.kind)
@@ -138,6 +142,16 @@ def _message(value: Any, row: Row, column: str) -> Message:
     if value["role"] == "user" and not value["content"].strip():
         _refuse(row, column, value, "A user message is not blank: remove the row or fill it in.")
     return Message(role=value["role"], content=_check_text(value["content"], row, column))
+
+
+def _reference(last_answer: str | None, row: Row, layout: Layout) -> str:
+    """A reference solution with its indentation; empty where there is none."""
+    value = last_answer if layout.gold is None else _optional(row, layout.gold or None)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        _refuse(row, layout.gold or layout.prompt, value, "A reference solution is a text, or missing.")
+    return _check_text(value, row, layout.gold or layout.prompt)
 
 
 def _gold_text(value: Any, row: Row, column: str) -> str:

@@ -54,8 +54,8 @@ class TaskSettings(Settings):
     """The problems that a run trains on and is measured on."""
 
     source: str = "countdown"
-    """A generated source (countdown, largest, sum, count_even, next_term, letter_count, files, database,
-    reasoning_gym) or "file"."""
+    """A generated source (countdown, largest, sum, count_even, next_term, letter_count, files, database, mini_code,
+    reasoning_gym), a list of problems (human_eval) or "file"."""
 
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of a generated source, for example num_numbers and max_number of countdown."""
@@ -77,8 +77,9 @@ class TaskSettings(Settings):
     """What to do when a file states two different answers to one prompt: stop, or drop that prompt."""
 
     prompt_style: PromptStyle | None = None
-    """compact (symbols, for countdown, files and database), text (plain prose) or chat (a user message). Unset: compact
-    where there is one, chat for the other generated sources, for a file whatever its rows hold."""
+    """compact (symbols, for countdown, files and database), text (plain prose; of a program its beginning, to be
+    continued) or chat (a user message). Unset: compact where there is one, chat for the other sources, for a file
+    whatever its rows hold."""
 
     prompt_template: str = "{prompt}"
     """Text around each question; must hold {prompt}. Few-shot examples for a base model go here."""
@@ -94,7 +95,8 @@ class TaskSettings(Settings):
     Unset: tag for generated sources; nothing is added to the prompts of a file."""
 
     verifier: str | None = None
-    """Name of the verifier that judges these tasks. Unset: the source's own, "answer" for a file."""
+    """Name of the verifier that judges these tasks. Unset: the source's own, "answer" for a file. Of a file for "code",
+    the columns mode, tests and entry_point say how; the gold is a reference solution, and may be missing."""
 
     num_train: int | None = Field(None, ge=2)
     """Training problems: exactly so many different ones from a generated source, at most so many from a file.
@@ -191,10 +193,18 @@ class TaskSettings(Settings):
                 raise ValueError(f"{name} is for source = 'file', but source is {self.source!r}. Set source = 'file'.")
         if self.prompt_style == "compact" and not SOURCES[self.source].has_compact:
             raise ValueError(f"prompt_style = 'compact' does not exist for {self.source}, set 'text' or 'chat'")
-        if SOURCES[self.source].has_tools and self.answer_format is not None:
-            raise ValueError(f"{self.source} tasks ask for no answer but for what tools do: remove answer_format")
+        if SOURCES[self.source].problems is not None and self.held_out_seed is not None:
+            raise ValueError(
+                f"held_out_seed draws generated problems; those of {self.source} are split by a hash alone"
+            )
+        self._refuse_an_answer_format(SOURCES[self.source].asks_for)
         if self.style == "compact" and self.answer_format is not None:
             raise ValueError("a compact prompt does not say where the answer goes: answer_format has no effect on it")
+
+    def _refuse_an_answer_format(self, asks_for: str) -> None:
+        wanted = {"tools": "what tools do", "program": "a program"}.get(asks_for)
+        if wanted and self.answer_format is not None:
+            raise ValueError(f"{self.source} tasks ask for no answer but for {wanted}: remove answer_format")
 
     @property
     def is_file(self) -> bool:

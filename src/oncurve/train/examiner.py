@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from oncurve.config import RunConfig
@@ -10,6 +9,7 @@ from oncurve.evaluate import Evaluation, evaluate_policy
 from oncurve.evaluate.estimators import Comparison, paired_comparison
 from oncurve.model import Policy
 from oncurve.rollout import local_engine
+from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks
 from oncurve.types import Status, Verdict
 from oncurve.verify import Item, Scorer
@@ -42,7 +42,7 @@ class Examiner:
         self._policy = policy
         self._tasks = load_tasks(config.tasks, seed=config.seed).held_out[:num_tasks]
         self._engine = local_engine(policy, config.rollout)
-        self._scorer = _Remembering(config.reward, base_dir=Path())
+        self._scorer = _Remembering(config.reward, builders=NETWORK_VERIFIERS)
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ from oncurve.train.findings import inspect_rollout, share_without_verdict
 from oncurve.train.plan import require_memory
 from oncurve.train.session import Material, Session
 from oncurve.types import DataError, Group, RunError, Status, Task
+from oncurve.verify.code.counts import ProgramCounter
 
 GOLDS_CHECKED = 512
 """Golds that must accept themselves before a run starts; ``oncurve check`` goes through all of a file."""
@@ -33,6 +34,7 @@ class OnlineSession(Session, methods=("online",)):
         self._sampler: CurriculumSampler = material.source
         self._tokens_sampled = 0
         self._collector = Collector(self.policy, self._engine, self._judging, config.rollout, seed=config.seed)
+        self._programs = ProgramCounter(self._scorer)
         self.learner: Learner = Learner(
             self.policy,
             config.learner,
@@ -72,6 +74,7 @@ class OnlineSession(Session, methods=("online",)):
     def collect(self, step: int) -> Rollout:
         """Sample and verify the groups of one step from the weights as they are now."""
         objective, num_prompts = self.config.objective, self.config.rollout.num_prompts
+        self._programs.mark()
 
         def collect(tasks: Sequence[Task], round_index: int) -> Rollout:
             return self._collector.collect(
@@ -130,6 +133,7 @@ class OnlineSession(Session, methods=("online",)):
         if rollout.set_aside:  # rates describe the policy, not the selection that it is trained on
             metrics |= rollout_metrics(rollout.all_groups, advantages)
         self.folder.append_rollouts(step, rollout.all_groups, advantages)
+        metrics |= self._programs.metrics(rollout.all_groups) | self.take_examined()
         self.folder.append_metrics({"step": step, **metrics})
         self._learn_of_tasks(rollout.all_groups)
         self._tokens_sampled += _num_tokens(rollout.all_groups)

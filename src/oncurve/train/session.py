@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from oncurve.config import RunConfig, dump_config, load_config, with_absolute_paths
 from oncurve.evaluate import evaluate_policy
+from oncurve.evaluate.adversarial import reward_metrics
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, weights_fingerprint
 from oncurve.report import RunFolder
@@ -78,6 +79,7 @@ class Session(ABC):
         self.policy = material.policy
         self.step = 0
         self.saved_step: int | None = None
+        self._examined: dict[str, float] = {}
         self._held_out = material.tasks.held_out[: config.evaluation.num_tasks]
         self._source: Cursor = material.source
         self._scorer = Scorer(config.reward, builders=NETWORK_VERIFIERS)
@@ -193,7 +195,13 @@ class Session(ABC):
             judging=self._judging,
         )
         self.folder.append_evaluation(step, evaluation.as_dict())
+        self._examined = reward_metrics(evaluation.adversarial)
         return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)
+
+    def take_examined(self) -> dict[str, float]:
+        """What the examination right before this step says of the reward, for the metrics of the step."""
+        found, self._examined = self._examined, {}
+        return found
 
     def checkpoint(self, step: int) -> Saved:
         """Make records and weights safe; a kill during this call leaves the checkpoint before it."""

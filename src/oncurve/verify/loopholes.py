@@ -8,6 +8,7 @@ from statistics import fmean
 from oncurve.types import Task, Verdict
 from oncurve.verify.attacks import WRAPPERS, Wrapper, attack_item, cheap_completions, stated_wrappers
 from oncurve.verify.items import Item, StatesGold
+from oncurve.verify.registry import NO_BUILDERS, Builders
 from oncurve.verify.rewards import RewardSettings
 from oncurve.verify.scorer import Scorer, TaskVerifier
 
@@ -29,7 +30,12 @@ class Loophole:
 
 
 def loopholes(
-    settings: RewardSettings, tasks: Sequence[Task], share: float = 0.2, *, base_dir: Path = Path()
+    settings: RewardSettings,
+    tasks: Sequence[Task],
+    share: float = 0.2,
+    *,
+    base_dir: Path = Path(),
+    builders: Builders = NO_BUILDERS,
 ) -> list[Loophole]:
     """Find the cheap completions that earn more than a share of the maximum, the best paid first.
 
@@ -43,6 +49,7 @@ def loopholes(
         share: of the maximum. The maximum is the sum of the positive weights, or what the best completion tried
             earned where that is more.
         base_dir: where relative paths of reward functions start.
+        builders: of verifiers that need a network, see ``Scorer``.
 
     Raises:
         ValueError: no tasks, or share is not in (0, 1].
@@ -50,7 +57,7 @@ def loopholes(
     """
     if not tasks or not 0 < share <= 1:
         raise ValueError(f"loopholes needs at least one task and a share in (0, 1], got {len(tasks)} and {share}")
-    with Scorer(settings, base_dir=base_dir) as scorer:
+    with Scorer(settings, base_dir=base_dir, builders=builders) as scorer:
         wrappers = (*declared_wrappers(scorer, tasks[0]), *WRAPPERS)
         tried = _try_all(scorer.score, tasks, wrappers)
     positive = sum(weight for weight in settings.weights.values() if weight > 0)

@@ -84,5 +84,5 @@ DATABASE = Source(
     generate=database,
     guess=guess_database,
     has_compact=True,
-    has_tools=True,
+    asks_for="tools",
 )

@@ -77,5 +77,5 @@ FILES = Source(
     generate=files,
     guess=guess_files,
     has_compact=True,
-    has_tools=True,
+    asks_for="tools",
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from oncurve.sandbox import Jail, Program, ProgramFaultError, run_limits
 from oncurve.verify.code.functions import loading_failure
-from oncurve.verify.code.outcome import Failed, Outcome, Passed, Unusable, failed_by
+from oncurve.verify.code.outcome import FAULTS, Failed, Outcome, Passed, Unusable, failed_by
 from oncurve.verify.code.settings import CodeSettings
 from oncurve.verify.code.tasks import CodeTask
 
@@ -52,5 +52,5 @@ def _outcome(report: dict[str, Any], program: Program) -> Outcome:
     if outcome == "failed":
         return Failed(f"{'memory' if text.startswith('MemoryError') else 'test failed'}: {text}")
     ending = program.ending(0.5)
-    kind = (ending.exceeded if ending else None) or "ended early"
+    kind = FAULTS[(ending.exceeded if ending else None) or "ended"]
     return Failed(f"{kind}: {f'the program {ending}; ' if ending else ''}{text}")

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from oncurve.sandbox import ProgramFaultError
 
-_NAMES = {"timeout": "time-out", "ended": "ended early", "memory": "memory", "processes": "too many processes"}
-_NAMES |= {"output": "too much output", "protocol": "no answer"}
+FAULTS = {"timeout": "time-out", "ended": "ended early", "memory": "memory", "processes": "too many processes"}
+FAULTS |= {"output": "too much output", "protocol": "no answer"}
+"""What a fault of a program is called at the head of the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +36,4 @@ Outcome = Passed | Failed | Unusable
 
 def failed_by(fault: ProgramFaultError, where: str) -> Failed:
     """A fault of the program as its failure."""
-    return Failed(f"{_NAMES[fault.kind]}: {where}: {fault}")
+    return Failed(f"{FAULTS[fault.kind]}: {where}: {fault}")

@@ -5,7 +5,7 @@ import time
 from oncurve.sandbox import Jail, Output, Program, ProgramFaultError, Streams
 from oncurve.verify.code.compare import same_text
 from oncurve.verify.code.languages import Command, prepare
-from oncurve.verify.code.outcome import Failed, Outcome, Passed, failed_by
+from oncurve.verify.code.outcome import FAULTS, Failed, Outcome, Passed, failed_by
 from oncurve.verify.code.settings import CodeSettings
 from oncurve.verify.code.tasks import CodeTask, Run
 
@@ -56,7 +56,7 @@ def _output(jail: Jail, command: Command, run: Run, deadline: float, max_bytes: 
 def _kind(output: Output) -> str:
     """What the end of a program tells by itself, with its last words for the rest."""
     if output.ending.exceeded:
-        return output.ending.exceeded
+        return FAULTS[output.ending.exceeded]
     words = _last_line(output.err)
     if "SyntaxError" in words or "IndentationError" in words:
         return "syntax error"

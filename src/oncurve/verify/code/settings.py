@@ -7,6 +7,8 @@ from pydantic import Field
 from oncurve.sandbox import SandboxSettings
 from oncurve.types import Settings
 
+Carrier = Literal["fence", "text", "continuation"]
+
 
 class CodeComparison(Settings):
     """Choices about equality. Everything else is exact: type and value."""
@@ -31,8 +33,10 @@ class CodeComparison(Settings):
 class CodeSettings(Settings):
     """How a program is found, run and judged."""
 
-    carrier: Literal["fence", "text"] = "fence"
-    """``fence``: the last fenced block outside the thinking; ``text``: all text after the thinking is the program."""
+    carrier: Carrier = "fence"
+    """``fence``: the last fenced block outside the thinking; ``text``: all text after the thinking is the program;
+    ``continuation``: the text goes on with the task's ``prefix`` until something else begins. A task overrides it in
+    ``meta["carrier"]``."""
 
     thinking_tag: str = Field("think", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Nothing inside this tag is code; when it is never closed there is no program."""

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from oncurve.sandbox import plain_tree
 from oncurve.types import Task
-from oncurve.verify.code.settings import CodeComparison, CodeSettings
+from oncurve.verify.code.settings import Carrier, CodeComparison, CodeSettings
 
 Mode = Literal["function", "stdin", "assert"]
 Language = Literal["python", "c", "cpp", "javascript"]
@@ -50,6 +50,8 @@ class CodeTask:
     """Code of the task's, not of the program's, that the test text needs."""
     prefix: str
     """Put before the code of a completion."""
+    carrier: Carrier
+    """Where the program stands in a completion."""
     timeout_s: float
     comparison: CodeComparison
 
@@ -58,8 +60,8 @@ def read_task(task: Task, settings: CodeSettings) -> CodeTask:
     """Read ``task.meta``.
 
     Keys: ``mode`` and ``tests``; ``entry_point`` (all modes but ``stdin``); optional ``language``, ``setup``,
-    ``prefix``, ``timeout_s``, ``comparison``. ``tests`` is a list of {``args``, ``kwargs``, ``expected``}, a list of
-    {``input``, ``output``} (each also as JSON text), or a test text.
+    ``prefix``, ``carrier``, ``timeout_s``, ``comparison``. ``tests`` is a list of {``args``, ``kwargs``,
+    ``expected``}, a list of {``input``, ``output``} (each also as JSON text), or a test text.
 
     Raises:
         BadTaskError: something is missing, of another kind, or there is no test.
@@ -84,6 +86,7 @@ def read_task(task: Task, settings: CodeSettings) -> CodeTask:
         text=_text(meta, "tests") if mode == "assert" else "",
         setup=_text(meta, "setup", ""),
         prefix=_text(meta, "prefix", ""),
+        carrier=_choice(meta, "carrier", get_args(Carrier), settings.carrier),
         timeout_s=_seconds(meta, settings),
         comparison=comparison,
     )

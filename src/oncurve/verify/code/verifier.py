@@ -46,6 +46,8 @@ class CodeVerifier:
         self.settings = settings
         self._lock = threading.Lock()
         self._running: dict[str, Future[Verdict]] = {}
+        self.sandboxed: set[str] | None = None
+        """Where somebody puts a set: the programs, with their tests, that the sandbox has run since then."""
 
     def start(self) -> None:
         """Start one sandbox, to see now and not later whether programs can be isolated."""
@@ -53,9 +55,21 @@ class CodeVerifier:
 
     def state_gold(self, task: Task) -> str:
         """The reference solution the way a completion would write it."""
-        if self.settings.carrier == "text":
+        if (task.meta.get("carrier") or self.settings.carrier) != "fence":
             return task.gold
         return f"```{task.meta.get('language') or 'python'}\n{task.gold}\n```"
+
+    def gold_fault(self, task: Task) -> str:
+        """Why nobody could be judged by the task's tests, whether there is a reference solution or not."""
+        try:
+            read_task(task, self.settings)
+        except BadTaskError as error:
+            return str(error)
+        return ""
+
+    def num_distinct(self, items: Sequence[Item]) -> int:
+        """Different programs with their tests among the completions; those without a program do not count."""
+        return len({repr(ready) for item in items if not isinstance(ready := self._program(item), Verdict)})
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
         verdicts: list[Verdict | Future[Verdict]] = []
@@ -81,7 +95,7 @@ class CodeVerifier:
             task = read_task(item.task, self.settings)
         except BadTaskError as error:
             return no_verdict("bad_gold", str(error))
-        extracted = extract_program(item.text, task.language, self.settings)
+        extracted = extract_program(item.text, task.language, task.carrier, self.settings.thinking_tag)
         if extracted.program is None:
             return wrong(f"no program: {extracted.reason}")
         return task.prefix + extracted.program, task
@@ -111,6 +125,8 @@ class CodeVerifier:
 
     def _do(self, source: str, task: CodeTask, jail: Jail) -> Verdict:
         started = time.perf_counter()
+        if self.sandboxed is not None:
+            self.sandboxed.add(repr((source, task)))
         verdict = _verdict(_JUDGES[task.mode](jail, source, task, self.settings))
         return replace(verdict, seconds=time.perf_counter() - started)
 
