@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from oncurve import __version__
-from oncurve.cli.words import split_words
+from oncurve.cli.icl import icl
+from oncurve.cli.words import is_laboratory_run, split_words
 from oncurve.types import OncurveError
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
@@ -24,9 +25,13 @@ app = App(
     help_epilogue="Settings of the TOML file can follow any command that takes one: --learner.lr 1e-4 --seed 3",
 )
 
+app.command(icl)
 
 TRAINING_PACKAGES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil", "gguf")
 """What ``pip install oncurve`` alone does not bring."""
+
+LABORATORY_PACKAGES = ("sklearn", "joblib", "matplotlib")
+"""What `oncurve icl` needs on top of them."""
 
 
 def main() -> None:
@@ -42,11 +47,10 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if error.name not in TRAINING_PACKAGES:
+        if error.name not in (*TRAINING_PACKAGES, *LABORATORY_PACKAGES):
             raise
-        print(
-            f"error: this command needs the training half ({error.name}): pip install 'oncurve[train]'", file=sys.stderr
-        )
+        half, extra = ("training half", "train") if error.name in TRAINING_PACKAGES else ("laboratory", "train,icl")
+        print(f"error: this command needs the {half} ({error.name}): pip install 'oncurve[{extra}]'", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped. The last checkpoint is where `oncurve resume` continues.", file=sys.stderr)
@@ -65,6 +69,11 @@ def train(*words: Words, as_json: Json = False) -> None:
 @app.command
 def resume(run: Path, *, as_json: Json = False) -> None:
     """Continue the run in a folder from its last checkpoint; the result equals an uninterrupted run."""
+    if is_laboratory_run(run):
+        from oncurve.cli.icl_run import resume_lab
+
+        _finish(resume_lab(run), as_json)
+        return
     from oncurve.cli.run import resume_run
 
     _finish_run(resume_run(run), as_json)

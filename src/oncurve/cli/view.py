@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from oncurve.evaluate import Evaluation
-from oncurve.train import Evaluated, Event, Noted, Saved, Stepped
+from oncurve.train import Evaluated, Event, Noted, Saved
 
 _SHOWN = (
     ("reward", "reward/mean", ".3f"),
@@ -92,20 +92,20 @@ class RunView:
         elif isinstance(event, Noted):
             self._note(event)
         else:
-            self._show_step(event)
+            self.step(event.step, _figures(event.metrics))
 
     def _note(self, event: Noted) -> None:
         if event.kind not in self._noted:  # the first of a kind; events.jsonl has all of them
             self._noted.add(event.kind)
             self.line(f"note, step {event.step}: {event.message}")
 
-    def _show_step(self, event: Stepped) -> None:
-        figures = _figures(event.metrics)
+    def step(self, done: int, figures: str) -> None:
+        """Show how many steps are done, and the figures of the last one."""
         if self._progress is not None and self._bar is not None:
-            self._progress.update(self._bar, completed=event.step, figures=figures)
+            self._progress.update(self._bar, completed=done, figures=figures)
             return
         now = time.perf_counter()
-        self.line(f"step {event.step}/{self._num_steps}  {figures}  {now - self._last:.2f} s")
+        self.line(f"step {done}/{self._num_steps}  {figures}  {now - self._last:.2f} s")
         self._last = now
 
 

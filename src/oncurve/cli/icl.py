@@ -1,0 +1,144 @@
+"""The commands of the in-context laboratory."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from oncurve.cli.words import split_words
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object on stdout.")]
+
+icl = App(
+    name="icl",
+    help="The in-context laboratory: train a transformer to regress from examples, and see which algorithm it found.",
+)
+
+
+@icl.command
+def train(*words: Words, preset: Literal["ci", "full", "paper"] = "ci", as_json: Json = False) -> None:
+    """Train on new functions at every step: [CONFIG.toml] [--preset ci] [--setting value ...].
+
+    A file changes the preset, settings behind the command change both: --functions.dimension 8 --steps 6000
+
+    Parameters
+    ----------
+    preset:
+        ci: d = 5 in minutes on one thread. full: d = 8, within an hour on two cores. paper: Garg et al., for a GPU.
+    """
+    from oncurve.cli.icl_run import train_lab
+
+    path, overrides = split_words(words)
+    _finish(train_lab(path, preset, overrides), as_json)
+
+
+@icl.command
+def resume(run: Path, *, as_json: Json = False) -> None:
+    """Continue the training in a folder from its last checkpoint; the result equals an uninterrupted one."""
+    from oncurve.cli.icl_run import resume_lab
+
+    _finish(resume_lab(run), as_json)
+
+
+@icl.command(name="eval")
+def evaluate(run: Path, *, prompts: int | None = None, as_json: Json = False) -> None:
+    """Measure E(n), the error after n examples, on held-out prompts, beside least squares and other predictors.
+
+    Parameters
+    ----------
+    run:
+        The run folder; its last checkpoint is examined, and eval/step_N.json and .csv are written.
+    prompts:
+        Held-out prompts; without it, as many as the run's eval_prompts.
+    """
+    from oncurve.cli.icl_run import eval_lab
+
+    _finish(eval_lab(run, prompts), as_json)
+
+
+@icl.command
+def probe(run: Path, *words: Words, as_json: Json = False) -> None:
+    """Read a prediction out of every layer and match it with iterates of Newton and gradient descent.
+
+    Writes probe.json. Its settings can follow: --fit_prompts 4096 --held_out_prompts 1024
+
+    Parameters
+    ----------
+    run:
+        The run folder, of linear functions.
+    """
+    from oncurve.cli.icl_measure import probe_lab
+
+    _show(probe_lab(run, words), as_json)
+
+
+@icl.command
+def shift(run: Path, *words: Words, as_json: Json = False) -> None:
+    """Measure prompts unlike those of training: scaled weights and inputs, subspaces, skewed inputs, noise, queries.
+
+    Writes shift.json. Its settings can follow: --num_prompts 1024 --resamples 1000
+
+    Parameters
+    ----------
+    run:
+        The run folder, of linear functions.
+    """
+    from oncurve.cli.icl_measure import shift_lab
+
+    _show(shift_lab(run, words), as_json)
+
+
+@icl.command
+def sweep(*words: Words, to: Path = Path("runs/icl-sweep"), as_json: Json = False) -> None:
+    """Train sizes of network on sparse functions, trees and two-layer networks: [CONFIG.toml] [--setting value ...].
+
+    Cells that are there already are kept, so the same command goes on after an interruption. Settings, for
+    example: --steps 2000 --seeds "[0, 1, 2]"
+
+    Parameters
+    ----------
+    to:
+        Folder of the sweep, with a run folder for each cell and sweep.json.
+    """
+    from oncurve.cli.icl_measure import sweep_lab
+
+    path, overrides = split_words(words)
+    _show(sweep_lab(path, overrides, to), as_json)
+
+
+@icl.command
+def report(run: Path, *, sweep: Path | None = None, rl_run: Path | None = None, as_json: Json = False) -> None:
+    """Write report.html for a run of the laboratory, with everything that was measured of it.
+
+    Parameters
+    ----------
+    run:
+        The run folder.
+    sweep:
+        Folder of `oncurve icl sweep`, for the part on sizes.
+    rl_run:
+        Folder of `oncurve train`: the length of its completions beside their error.
+    """
+    from oncurve.icl.report import render_lab_report
+
+    _finish({"report": str(render_lab_report(run, sweep=sweep, rl_run=rl_run))}, as_json)
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    """The JSON object, or what was found, a sentence each."""
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    for found in result["findings"]:
+        print(f"{found['verdict']:<12} {found['text']}\n{'':<12} {found['source']}: {found['condition']}\n")
+    print(f"written: {result['written']}")
+
+
+def _finish(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    for name, value in result.items():
+        print(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")

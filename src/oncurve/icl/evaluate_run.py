@@ -1,0 +1,177 @@
+"""Examine the network of a run on held-out prompts, beside what a statistician would predict from the same examples.
+
+Shapes: P prompts, K points.
+"""
+
+import csv
+import io
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import bootstrap
+from torch import Tensor
+
+from oncurve.icl.baselines import Baseline, quick_baselines_for
+from oncurve.icl.evaluate import held_out, predictions, squared_errors
+from oncurve.icl.functions import Prompts
+from oncurve.icl.network import Regressor
+from oncurve.icl.run import load_run
+from oncurve.icl.settings import LabSettings
+from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint
+from oncurve.report import RunFolder
+from oncurve.report.storage import write_text
+from oncurve.types import derive_seed
+
+MODEL = "model"
+LEAST_SQUARES = "least squares"
+_RESAMPLES = 1000
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """E(n) of one predictor, n = 0..K-1 examples."""
+
+    name: str
+    errors: tuple[float, ...]
+    """Mean over prompts of the squared distance to f(x_n), over the normaliser."""
+    medians: tuple[float, ...]
+    """The same with the median, which a heavy tail does not move: least squares on noisy targets has one near n = d."""
+    interval_90: tuple[Interval, ...]
+    """Of ``errors``, from resampled prompts."""
+    interval_95: tuple[Interval, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examination:
+    """What a network and its baselines make of the same held-out prompts. None where a prompt is too short."""
+
+    step: int
+    """Optimiser steps behind the network."""
+    num_prompts: int
+    dimension: int
+    reference: str
+    """The best possible predictor of linear functions: least squares, with noise ridge at its Bayes penalty."""
+    e_2d: float | None
+    """E(2d) of the network."""
+    ratio_mean: float
+    """Mean of E(n) over n = 0..2d of the network, over that of least squares."""
+    ratio_mean_interval: Interval
+    """Its 95 % interval, from resampled prompts."""
+    ratio_below_d: float
+    """The same over n = 0..d-1, where no predictor can be exact."""
+    ratio_reference: float
+    """As ``ratio_mean``, to ``reference``."""
+    averaging_ratio: float | None
+    """E(2d) of averaging over that of the network: how many times the network is better."""
+    curves: tuple[Curve, ...]
+    """The network first."""
+
+    def summary(self) -> dict[str, Any]:
+        """Every number but the curves."""
+        return {name: value for name, value in asdict(self).items() if name != "curves"}
+
+
+def examine_run(run: Path, num_prompts: int | None = None) -> Examination:
+    """Examine the last checkpoint of a run; writes ``eval/step_N.json`` and ``eval/step_N.csv`` into its folder.
+
+    Args:
+        run: a folder that `oncurve icl train` made.
+        num_prompts: held-out prompts; None takes ``eval_prompts`` of the run.
+
+    Raises:
+        RunError: there is no such run, or it has no checkpoint yet.
+        StorageError: the disk refused.
+    """
+    settings, regressor = load_run(run)
+    step = int(load_checkpoint(list_checkpoints(run / "checkpoints")[-1])["step"])
+    found = examine(settings, regressor, step, num_prompts or settings.eval_prompts)
+    RunFolder.open(run).append_evaluation(step, asdict(found))
+    write_text(run / "eval" / f"step_{step}.csv", curves_csv(found))
+    return found
+
+
+def examine(settings: LabSettings, regressor: Regressor, step: int, num_prompts: int) -> Examination:
+    """Measure a network and the baselines with a formula on the same prompts."""
+    prompts = held_out(settings, num_prompts)
+    baselines = quick_baselines_for(settings.functions)
+    errors = {MODEL: squared_errors(settings, predictions(regressor, prompts), prompts)}
+    errors |= {one.name: _baseline_errors(settings, one, prompts) for one in baselines}
+    dimension = settings.functions.dimension
+    upto_2d, at_2d = slice(0, 2 * dimension + 1), 2 * dimension
+    model, squares, averaging = errors[MODEL], errors[LEAST_SQUARES], errors["averaging"]
+    has_2d = settings.points > at_2d
+    seed = derive_seed("icl", settings.seed, "bootstrap")
+    return Examination(
+        step=step,
+        num_prompts=num_prompts,
+        dimension=dimension,
+        reference=baselines[0].name,
+        e_2d=_mean(model[:, at_2d]) if has_2d else None,
+        ratio_mean=_ratio(model[:, upto_2d], squares[:, upto_2d]),
+        ratio_mean_interval=_ratio_interval(model[:, upto_2d], squares[:, upto_2d], seed),
+        ratio_below_d=_ratio(model[:, :dimension], squares[:, :dimension]),
+        ratio_reference=_ratio(model[:, upto_2d], errors[baselines[0].name][:, upto_2d]),
+        averaging_ratio=_ratio(averaging[:, at_2d], model[:, at_2d]) if has_2d else None,
+        curves=tuple(_curve(name, values, seed) for name, values in errors.items()),
+    )
+
+
+def curves_csv(found: Examination) -> str:
+    """All curves as a table: one row a predictor and number of examples."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["predictor", "examples", "error", "median", "low_90", "high_90", "low_95", "high_95"])
+    for curve in found.curves:
+        rows = zip(curve.errors, curve.medians, curve.interval_90, curve.interval_95, strict=True)
+        for examples, (error, median, inner, outer) in enumerate(rows):
+            table.writerow([curve.name, examples, error, median, *inner, *outer])
+    return text.getvalue()
+
+
+def _baseline_errors(settings: LabSettings, baseline: Baseline, prompts: Prompts) -> Tensor:
+    return squared_errors(settings, baseline.predict(prompts.inputs, prompts.targets), prompts)
+
+
+def _curve(name: str, errors: Tensor, seed: int) -> Curve:
+    values = errors.numpy()
+    outer = bootstrap(
+        (values,), np.mean, axis=0, n_resamples=_RESAMPLES, confidence_level=0.95, method="percentile", rng=seed
+    )
+    inner = bootstrap(
+        (values,), np.mean, axis=0, n_resamples=0, confidence_level=0.9, method="percentile", bootstrap_result=outer
+    )
+    return Curve(
+        name=name,
+        errors=tuple(values.mean(axis=0).tolist()),
+        medians=tuple(np.median(values, axis=0).tolist()),
+        interval_90=_pairs(inner.confidence_interval),
+        interval_95=_pairs(outer.confidence_interval),
+    )
+
+
+def _pairs(interval: Any) -> tuple[Interval, ...]:
+    return tuple(zip(interval.low.tolist(), interval.high.tolist(), strict=True))
+
+
+def _ratio_interval(model: Tensor, other: Tensor, seed: int) -> Interval:
+    found = bootstrap(
+        (model.mean(1).numpy(), other.mean(1).numpy()),
+        lambda mine, theirs, axis: mine.mean(axis=axis) / theirs.mean(axis=axis),
+        paired=True,
+        n_resamples=_RESAMPLES,
+        method="percentile",
+        rng=seed,
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> float:
+    return _mean(numerator) / _mean(denominator)
+
+
+def _mean(errors: Tensor) -> float:
+    return float(errors.mean())

@@ -1,0 +1,147 @@
+"""The commands of the laboratory: presets, files and words, JSON, errors."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from oncurve.cli.app import app
+from oncurve.cli.icl_run import lab_settings
+from oncurve.icl.network import Regressor
+from oncurve.icl.presets import PRESETS, preset_settings
+from oncurve.icl.run import read_settings
+from oncurve.types import ConfigError, RunError
+
+TINY = ["--functions.dimension", "2", "--network.width", "32", "--network.layers", "2", "--batch_size", "16"]
+SHORT = [*TINY, "--steps", "6", "--eval_prompts", "40", "--checkpoint_every", "4", "--log_every", "2"]
+
+
+def call(capsys, *words: object) -> dict:
+    """Run a command in this process; the one JSON object that it prints."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        app([*map(str, words), "--json"])
+    assert not ended.value.code
+    (line,) = capsys.readouterr().out.splitlines()
+    return json.loads(line)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_valid_and_round_trips(preset):
+    settings = preset_settings(preset)
+    assert settings == lab_settings(None, preset, [])
+    assert type(settings).model_validate(settings.model_dump(mode="json")) == settings
+    assert settings.name == f"icl-{preset}"
+
+
+def test_the_presets_are_what_their_documentation_says():
+    ci, full, paper = (preset_settings(preset) for preset in ("ci", "full", "paper"))
+    assert (ci.functions.dimension, ci.points, ci.network.width, ci.network.layers, ci.batch_size) == (5, 11, 64, 4, 64)
+    assert (full.functions.dimension, full.points, full.network.width, full.network.layers) == (8, 17, 128, 6)
+    assert (paper.network.width, paper.network.layers, paper.network.heads) == (256, 12, 8)
+    assert (paper.functions.dimension, paper.points, paper.steps, paper.optimizer.lr) == (20, 41, 500_000, 1e-4)
+    assert paper.network.layout == "alternating"
+    assert [paper.stage(step) for step in (0, 2000, 30_000)] == [(5, 11), (6, 13), (20, 41)]
+
+
+def test_the_network_of_the_paper_has_about_nine_and_a_half_million_weights():
+    paper = preset_settings("paper")
+    network = Regressor(paper.network, paper.functions.dimension, paper.points)
+    assert sum(weight.numel() for weight in network.parameters()) == pytest.approx(9.5e6, rel=0.01)
+
+
+def test_words_win_over_a_file_and_a_file_over_the_preset(tmp_path):
+    path = tmp_path / "lab.toml"
+    path.write_text("steps = 7\n[network]\nwidth = 32\n[functions]\nnoise_std = 0.5\n")
+    settings = lab_settings(path, "full", ["--network.width", "48", "--seed=3"])
+    assert (settings.steps, settings.network.width, settings.seed) == (7, 48, 3)
+    assert (settings.functions.noise_std, settings.functions.dimension, settings.network.layers) == (0.5, 8, 6)
+    assert PRESETS["full"]["network"]["width"] == 128
+
+
+def test_train_resume_and_eval_print_one_json_object_each(tmp_path, capsys):
+    run = tmp_path / "run"
+    trained = call(capsys, "icl", "train", *SHORT, "--run_dir", run)
+    assert trained["run_dir"] == str(run)
+    assert trained["is_finished"]
+    assert trained["steps"] == 6
+    for name in ("e_2d", "ratio_mean", "ratio_below_d", "averaging_ratio", "seconds", "cpu_seconds"):
+        assert math.isfinite(trained[name])
+        assert trained[name] > 0
+    assert read_settings(run).steps == 6
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["threads"] == 1
+    assert environment["starting_weights"] == "drawn from seed 0"
+    resumed = call(capsys, "icl", "resume", run)
+    assert resumed["e_2d"] == trained["e_2d"] == call(capsys, "resume", run)["e_2d"]
+    examined = call(capsys, "icl", "eval", run)
+    assert examined["ratio_mean"] == trained["ratio_mean"]
+    assert call(capsys, "icl", "eval", run, "--prompts", 20)["num_prompts"] == 20
+
+
+def test_people_see_steps_and_the_loss_in_words(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        app(["icl", "train", *SHORT, "--run_dir", str(tmp_path / "run")])
+    seen = capsys.readouterr()
+    assert "e_2d: " in seen.out
+    assert "loss = mean over 16 prompts and n = 0..4 of (prediction_n - y_n)^2 / 2" in seen.err
+    assert "step 6/6  loss " in seen.err
+
+
+def test_runs_without_a_folder_are_numbered(tmp_path, capsys):
+    first, second = (call(capsys, "icl", "train", *SHORT, "--output", tmp_path)["run_dir"] for _ in range(2))
+    assert [Path(first).name, Path(second).name] == ["icl-ci-001", "icl-ci-002"]
+
+
+def test_a_trained_run_is_probed_shifted_and_reported(tmp_path, capsys):
+    run = tmp_path / "run"
+    call(capsys, "icl", "train", *SHORT, "--run_dir", run)
+    probed = call(capsys, "icl", "probe", run, "--fit_prompts", 64, "--held_out_prompts", 32)
+    assert len(probed["layer_errors"]) == 3
+    assert probed["settings"]["fit_prompts"] == 64
+    assert json.loads((run / "probe.json").read_text())["layer_errors"] == probed["layer_errors"]
+    shifted = call(capsys, "icl", "shift", run, "--num_prompts", 16, "--resamples", 50)
+    assert {row["name"] for row in shifted["rows"]} >= {"weights × 2", "inputs × 2"}
+    assert all({"text", "verdict", "condition", "source"} <= set(found) for found in shifted["findings"])
+    page = Path(call(capsys, "icl", "report", run)["report"])
+    assert page == run / "report.html"
+    assert "weights × 2" in page.read_text(encoding="utf-8")
+
+
+def test_a_sweep_is_made_of_a_file(tmp_path, capsys):
+    path = tmp_path / "sweep.toml"
+    path.write_text(
+        "seeds = [0]\nsteps = 2\nbatch_size = 4\neval_prompts = 16\nbaseline_prompts = 4\nnum_counts = 2\n"
+        "[[classes]]\nnum_points = 4\nfunctions = {kind = 'sparse', dimension = 2, sparsity = 1}\n"
+        "[[networks]]\nwidth = 16\nlayers = 1\nheads = 2\n"
+    )
+    found = call(capsys, "icl", "sweep", path, "--seeds", "[0, 1]", "--to", tmp_path / "sweep")
+    assert [cell["seed"] for cell in found["cells"]] == [0, 1]
+    assert found["written"] == str(tmp_path / "sweep" / "sweep.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "--network.widht", "8"], r"unknown setting network\.widht\. Did you mean network\.width\?"),
+        (["train", "--dimension", "8"], r"unknown setting dimension\. Did you mean functions\.dimension\?"),
+        (["train", "--network.width", "30"], "width 30 does not split into 4 heads"),
+        (["train", "--preset", "paper"], "device is cuda, but torch sees no such device"),
+        (["train", "nowhere.toml"], r"there is no config file nowhere\.toml"),
+        (["probe", "nowhere", "--fit_promts", "8"], r"unknown setting fit_promts\. Did you mean fit_prompts\?"),
+        (["sweep", "--step", "8"], r"unknown setting step\. Did you mean steps\?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_named(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        app(["icl", *words])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_run_of_the_laboratory_is_named(tmp_path):
+    for command in ("resume", "eval", "probe", "shift", "report"):
+        with pytest.raises(RunError, match="is not a run folder"):
+            app(["icl", command, str(tmp_path)])
