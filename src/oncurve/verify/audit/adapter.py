@@ -3,7 +3,8 @@
 Loaded by path and standard library only, like the process it runs in. Shapes, told apart by the parameters:
 
     trl        def reward(prompts, completions, **columns) -> [value]             one call, one completion
-    verl       def compute_score(data_source, solution_str, ground_truth, extra_info) -> value or {"score": value}
+    verl       def compute_score(data_source, solution_str, ground_truth, extra_info) -> value or {"score": value},
+               or with lists of one (data_sources, solution_strs, ground_truths, extra_infos) -> [either]
     verifiers  an object with ``funcs`` and ``weights`` (a Rubric), ``rubrics`` (a group), or ``rubric`` (an
                environment); also a class, or a function named ``load_...``, that makes one
 """
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 
-def score(target: str, row: dict[str, Any]) -> Any:
-    """Call the target on one row.
+def score(target: str, row: dict[str, Any] | None) -> Any:
+    """Call the target on one row, or, without a row, only load it and say its shape.
 
     Args:
         target: ``path/to/file.py:name`` (the whole path) or ``module:name``.
@@ -29,6 +30,8 @@ def score(target: str, row: dict[str, Any]) -> Any:
     Returns:
         What the function returned for it, to be checked by the caller.
     """
+    if row is None:
+        return shape(target)
     found = load(target)
     return asyncio.run(_rubric(found, row)) if _is_rubric(found) else _finished(_called(found, row))
 
@@ -40,7 +43,7 @@ def shape(target: str) -> str:
         return "verifiers"
     if not callable(found):
         raise TypeError(f"{target} is a {type(found).__name__}: neither a function nor a rubric")
-    return "verl" if "solution_str" in inspect.signature(found).parameters else "trl"
+    return "verl" if _is_verl(found) else "trl"
 
 
 @cache
@@ -74,17 +77,8 @@ def _makes_something(found: Any) -> bool:
 
 
 def _called(function: Any, row: dict[str, Any]) -> Any:
-    if "solution_str" in inspect.signature(function).parameters:
-        value = _accepted(
-            function,
-            {
-                "data_source": row["meta"].get("data_source", row["kind"]),
-                "solution_str": row["text"],
-                "ground_truth": row["gold"],
-                "extra_info": row["meta"].get("extra_info", row["meta"]),
-            },
-        )
-        return value.get("score") if isinstance(value, dict) else value
+    if _is_verl(function):
+        return _called_as_verl(function, row)
     columns = {name: [value] for name, value in row["meta"].items()}
     named = ("task_id", "kind", "gold")
     columns |= {name: [row[name]] for name in named} | {name: [row["gold"]] for name in ("answer", "solution")}
@@ -92,7 +86,8 @@ def _called(function: Any, row: dict[str, Any]) -> Any:
     values = _finished(
         _accepted(
             function,
-            columns
+            _OF_THE_TRAINER
+            | columns
             | {
                 "prompts": [row["prompt"]],
                 "completions": [row["completion"]],
@@ -106,6 +101,28 @@ def _called(function: Any, row: dict[str, Any]) -> Any:
     return values[0]
 
 
+_OF_THE_TRAINER = {"trainer_state": None, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
+"""What TRL's trainer passes beside prompts, completions and columns."""
+
+
+def _is_verl(function: Any) -> bool:
+    return not {"solution_str", "solution_strs"}.isdisjoint(inspect.signature(function).parameters)
+
+
+def _called_as_verl(function: Any, row: dict[str, Any]) -> Any:
+    arguments = {
+        "data_source": row["meta"].get("data_source", row["kind"]),
+        "solution_str": row["text"],
+        "ground_truth": row["gold"],
+        "extra_info": row["meta"].get("extra_info", row["meta"]),
+    }
+    if "solution_strs" in inspect.signature(function).parameters:
+        arguments = {f"{name}s": [value] for name, value in arguments.items()}
+    value = _finished(_accepted(function, arguments))
+    value = value[0] if isinstance(value, list | tuple) else value
+    return value.get("score") if isinstance(value, dict) else value
+
+
 async def _rubric(rubric: Any, row: dict[str, Any]) -> float:
     """The weighted sum of its functions. Unlike the rubric's own method this lets exceptions through."""
     total = 0.0
@@ -113,23 +130,45 @@ async def _rubric(rubric: Any, row: dict[str, Any]) -> float:
         total += await _rubric(part, row)
     functions = getattr(rubric, "funcs", None) or getattr(rubric, "reward_funcs", None) or ()
     weights = getattr(rubric, "weights", None) or getattr(rubric, "reward_weights", None) or [1.0] * len(functions)
-    prompt = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
-    completion = [{"role": "assistant", "content": row["text"]}]
-    state = {
-        "prompt": prompt,
-        "completion": completion,
-        "answer": row["gold"],
-        "task": row["kind"],
-        "info": row["meta"],
-        "responses": [],
-        "turn": 1,
-    }
+    state = _state(row)
     given = {name: state[name] for name in ("prompt", "completion", "answer", "task", "info")} | {"state": state}
+    given |= {f"{name}s": [value] for name, value in given.items()}  # a function of a whole group gets one of each
     given |= getattr(rubric, "class_objects", None) or {"parser": getattr(rubric, "parser", None)}
     for function, weight in zip(functions, weights, strict=True):
         value = _accepted(function, given)
-        total += weight * float(await value if inspect.isawaitable(value) else value)
+        value = await value if inspect.isawaitable(value) else value
+        total += weight * float(value[0] if isinstance(value, list) else value)
     return total
+
+
+class _Message(dict[str, Any]):
+    """A message that is read as a mapping by some versions and by attributes by others."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+
+def _state(row: dict[str, Any]) -> dict[str, Any]:
+    """What an environment knows after one turn."""
+    messages = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
+    prompt = [_Message(message) for message in messages]
+    completion = [_Message(role="assistant", content=row["text"])]
+    step: dict[str, Any] = {
+        "prompt": prompt,
+        "completion": completion,
+        "response": None,
+        "tokens": None,
+        "reward": None,
+        "extras": {},
+    }
+    asked = {"prompt": prompt, "answer": row["gold"], "info": row["meta"], "task": row["kind"], "example_id": 0}
+    ended = {"is_completed": True, "is_truncated": False, "stop_condition": None, "error": None, "turn": 1}
+    return (
+        asked | ended | {"input": asked, "completion": completion, "trajectory": [step], "responses": [], "metrics": {}}
+    )
 
 
 def _is_rubric(found: Any) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from oncurve.sandbox import FunctionWorker, Limits, Outcome
+from oncurve.sandbox.child import encode_frame
 from oncurve.types import ConfigError, Status, Task, Verdict
 from oncurve.verify.attacks import WRAPPERS, Wrapper, stated_wrappers
 from oncurve.verify.audit import adapter
@@ -15,6 +16,9 @@ from oncurve.verify.registry import NO_BUILDERS, Builders
 from oncurve.verify.reward_function import MAX_REWARD, arguments
 from oncurve.verify.rewards import RewardSettings
 from oncurve.verify.scorer import Scorer, TaskVerifier
+
+LOAD_TIMEOUT_S = 120.0
+"""Wall seconds for importing a target and what it imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +159,21 @@ class FunctionTarget:
         self.close()
 
     def _shape(self) -> str:
-        limits = Limits(timeout_s=120.0)
-        with FunctionWorker(Path(adapter.__file__), "shape", limits) as worker:
-            found = worker.call({"target": self._target})
+        found = self._load()
         if found.cause:
+            self._worker.close()
             raise ConfigError(f"{self.name} cannot be loaded ({found.cause}): {found.detail}")
         return str(found.value)
+
+    def _load(self) -> Outcome:
+        """Have a fresh process import the target, which may take longer than a call does."""
+        return self._worker.send(encode_frame({"target": self._target, "row": None}), LOAD_TIMEOUT_S)
 
     def _ask(self, item: Item) -> Answer:
         if self._failures >= self.max_failures:
             return Answer(None, "not_asked", f"{self.max_failures} calls in a row hung or died before")
-        outcome = self._worker.call({"target": self._target, "row": _row(item)})
+        loaded = Outcome() if self._worker.is_started else self._load()
+        outcome = loaded if loaded.cause else self._worker.call({"target": self._target, "row": _row(item)})
         self._failures = self._failures + 1 if outcome.cause in ("timeout", "crash") else 0
         return _read(outcome)
 

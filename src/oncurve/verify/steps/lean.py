@@ -30,15 +30,16 @@ FORBIDDEN_SIGNS = ("#", "@[", "«", "»")
 _WORD = re.compile(r"[^\W\d][\w!?']*")
 
 
-def forbidden_in(proof: str, words: Iterable[str]) -> list[str]:
+def forbidden_in(proof: str, words: Iterable[str], signs: Iterable[str] = FORBIDDEN_SIGNS) -> list[str]:
     """What of a proof is refused before any prover reads it: forbidden words, and signs that open commands.
 
     Args:
         proof: Lean text.
         words: refused as whole words; a dot ends a word, so ``Lean.Elab`` has two.
+        signs: refused wherever they stand.
     """
     found = dict.fromkeys(word for word in _WORD.findall(proof) if word in frozenset(words))
-    return [*found, *(sign for sign in FORBIDDEN_SIGNS if sign in proof)]
+    return [*found, *(sign for sign in signs if sign in proof)]
 
 
 def axioms_of(output: str, name: str) -> list[str] | None:

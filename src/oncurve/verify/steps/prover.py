@@ -12,9 +12,9 @@ from base64 import b64encode
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from oncurve.sandbox import (
     Jail,
@@ -29,7 +29,14 @@ from oncurve.sandbox import (
 )
 from oncurve.types import ConfigError, Task
 from oncurve.verify.items import Item, one_line
-from oncurve.verify.steps.lean import ALLOWED_AXIOMS, FORBIDDEN_WORDS, TEMPLATE, axioms_of, forbidden_in
+from oncurve.verify.steps.lean import (
+    ALLOWED_AXIOMS,
+    FORBIDDEN_SIGNS,
+    FORBIDDEN_WORDS,
+    TEMPLATE,
+    axioms_of,
+    forbidden_in,
+)
 from oncurve.verify.steps.protocol import Checked, CheckedStep, StepStatus, Unchecked
 from oncurve.verify.steps.verifier import StepRewardSettings, StepsVerifier
 
@@ -51,15 +58,26 @@ class ProverSettings(StepRewardSettings):
     """The file: ``{preamble}`` and ``{statement}`` are the task's, from its ``meta``; ``{name}`` is a fresh name;
     ``{proof}`` is the completion's."""
 
-    report: Literal["lean_axioms", "exit_status"] = "lean_axioms"
-    """``lean_axioms``: exit status 0, and Lean's report on the theorem names allowed axioms only. ``exit_status``: the
-    status alone, which a prover that accepts gaps makes worthless."""
+    report: Literal["lean_axioms", "output", "exit_status"] = "lean_axioms"
+    """``lean_axioms``: exit status 0, and Lean's report on the theorem names allowed axioms only. ``output``: exit
+    status 0, and what it prints holds ``accepted_output`` once and no ``refused_output``. ``exit_status``: the status
+    alone, which a prover that accepts gaps makes worthless."""
+
+    accepted_output: str = ""
+    """Regular expression, for ``output``: what the prover prints of a proof that it accepts."""
+
+    refused_output: str = ""
+    """Regular expression, for ``output``: what it prints of gaps and errors, also beside the other. A prover that
+    repeats the proof in its messages would otherwise print what the proof wants it to."""
 
     allowed_axioms: tuple[str, ...] = ALLOWED_AXIOMS
     """What a proof may rest on, for ``lean_axioms``."""
 
     forbidden_words: tuple[str, ...] = FORBIDDEN_WORDS
     """A proof with one of these words is wrong, unread."""
+
+    forbidden_signs: tuple[str, ...] = FORBIDDEN_SIGNS
+    """A proof that holds one of these anywhere is wrong, unread."""
 
     carrier: Literal["fence", "text"] = "fence"
     """``fence``: the last fenced code block. ``text``: the whole completion is the proof."""
@@ -79,6 +97,21 @@ class ProverSettings(StepRewardSettings):
         if missing := {"name", "statement", "proof"} - set(_FIELD.findall(template)):
             raise ValueError(f"the template lacks {', '.join(f'{{{name}}}' for name in sorted(missing))}")
         return template
+
+    @field_validator("accepted_output", "refused_output")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return pattern
+
+    @model_validator(mode="after")
+    def _says_what_it_looks_for(self) -> Self:
+        if self.report == "output" and not self.accepted_output:
+            raise ValueError('report = "output" needs accepted_output: what the prover prints of a proof it accepts')
+        return self
 
 
 class ProverChecker:
@@ -109,7 +142,7 @@ class ProverChecker:
                 checked[place] = Unchecked("bad_gold", f"task {item.task.id} has no text meta.statement to prove")
             elif proof is None:
                 checked[place] = ()
-            elif refused := forbidden_in(proof, self.settings.forbidden_words):
+            elif refused := forbidden_in(proof, self.settings.forbidden_words, self.settings.forbidden_signs):
                 checked[place] = (_step(proof, StepStatus.WRONG, f"it contains {', '.join(refused[:5])}"),)
             else:
                 name = fresh_name()
@@ -136,12 +169,22 @@ class ProverChecker:
     def _accepted(self, name: str, said: str) -> Checked:
         if self.settings.report == "exit_status":
             return (_step(name, StepStatus.RIGHT, ""),)
+        if self.settings.report == "output":
+            return self._said(name, said)
         axioms = axioms_of(said, name)
         if axioms is None:
             return Unchecked("bad_report", "the prover did not report once on what the proof rests on")
         foreign = sorted(set(axioms) - set(self.settings.allowed_axioms))
         if foreign:
             return (_step(name, StepStatus.WRONG, f"it rests on {', '.join(foreign)}"),)
+        return (_step(name, StepStatus.RIGHT, ""),)
+
+    def _said(self, name: str, said: str) -> Checked:
+        settings = self.settings
+        if settings.refused_output and (refused := re.search(settings.refused_output, said)):
+            return (_step(name, StepStatus.WRONG, f"the prover says {one_line(refused[0], 160)}"),)
+        if len(re.findall(settings.accepted_output, said)) != 1:
+            return Unchecked("bad_report", f"the prover did not print {settings.accepted_output!r} once")
         return (_step(name, StepStatus.RIGHT, ""),)
 
     def _run(self, file: str, jail: Jail) -> Output:
