@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncurve.cli.app import app
+from oncurve.cli.app import app, main
 from oncurve.cli.icl_run import lab_settings
 from oncurve.icl.network import Regressor
 from oncurve.icl.presets import PRESETS, preset_settings
@@ -145,3 +145,14 @@ def test_a_folder_that_is_no_run_of_the_laboratory_is_named(tmp_path):
     for command in ("resume", "eval", "probe", "shift", "report"):
         with pytest.raises(RunError, match="is not a run folder"):
             app(["icl", command, str(tmp_path)])
+
+
+@pytest.mark.parametrize(("package", "extra"), [("sklearn", "train,icl"), ("torch", "train")])
+def test_a_missing_package_names_the_extra_that_brings_it(package, extra, monkeypatch, capsys):
+    def missing() -> None:
+        raise ModuleNotFoundError(name=package)
+
+    monkeypatch.setattr("oncurve.cli.app.app", missing)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert f"({package}): pip install 'oncurve[{extra}]'" in capsys.readouterr().err

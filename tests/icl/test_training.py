@@ -211,6 +211,12 @@ def test_muon_moves_matrices_of_the_blocks_and_resumes_to_the_same_bits(tiny, tm
     assert_same(everything(tmp_path / "other"), everything(Path(tiny.run_dir)))
 
 
+def test_muon_is_refused_where_torch_has_none(tiny, monkeypatch):
+    monkeypatch.delattr("torch.optim.Muon")
+    with pytest.raises(ConfigError, match="muon, which torch has from"):
+        Optimizer(new_regressor(tiny), OptimizerSettings(name="muon"))
+
+
 def test_the_gradient_is_cut(tiny):
     regressor = new_regressor(tiny)
     before = regressor.read_out.bias.detach().clone()

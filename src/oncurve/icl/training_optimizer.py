@@ -9,6 +9,7 @@ from torch.nn import Parameter
 
 from oncurve.icl.network import Regressor
 from oncurve.icl.settings import OptimizerSettings
+from oncurve.types import ConfigError
 
 
 def rate(settings: OptimizerSettings, step: int, num_steps: int) -> float:
@@ -33,9 +34,14 @@ class Optimizer:
     Args:
         regressor: the network whose weights that require a gradient are moved.
         settings: rates and constants.
+
+    Raises:
+        ConfigError: Muon is asked for and this torch has none.
     """
 
     def __init__(self, regressor: Regressor, settings: OptimizerSettings) -> None:
+        if settings.name == "muon" and not hasattr(torch.optim, "Muon"):
+            raise ConfigError(f"optimizer.name is muon, which torch has from 2.9 on; here is {torch.__version__}")
         self._settings = settings
         named = [(name, weight) for name, weight in regressor.named_parameters() if weight.requires_grad]
         self._weights = [weight for _, weight in named]
