@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from oncurve.icl.evaluate_run import examine_run
 from oncurve.icl.functions import FunctionSettings
 from oncurve.icl.network import NetworkSettings
 from oncurve.icl.probe import ProbeSettings, run_probe
@@ -9,7 +10,6 @@ from oncurve.icl.settings import LabSettings
 from oncurve.icl.shift import ShiftSettings, run_shift
 from oncurve.icl.sweep import SweepClass, SweepSettings, run_sweep
 from oncurve.icl.training import Training, train
-from oncurve.report import RunFolder
 
 SMALL = NetworkSettings(layers=2, width=16, heads=2)
 SWEEP = SweepSettings(
@@ -27,16 +27,6 @@ SWEEP = SweepSettings(
     num_counts=2,
     network_steps=20,
 )
-
-EXAMINATION = {
-    "dimension": 3,
-    "reference": "least squares",
-    "curves": [
-        {"name": "model", "errors": [1, 0.8, 0.5, 0.3, 0.2, 0.1, 0.04], "interval_90": [[0.01, 1.2]] * 7},
-        {"name": "least squares", "errors": [1, 0.7, 0.4, 0, 0, 0, 0], "interval_90": [[0, 1.2]] * 7},
-    ],
-}
-"""What an examination of a run leaves in ``eval/``, as far as the page reads it."""
 
 
 def train_lab(path: Path, steps: int = 60, **functions) -> Path:
@@ -57,7 +47,7 @@ def train_lab(path: Path, steps: int = 60, **functions) -> Path:
 
 def build_lab(path: Path) -> Path:
     train_lab(path)
-    RunFolder.open(path).append_evaluation(60, EXAMINATION)
+    examine_run(path, 40)
     run_probe(path, ProbeSettings(fit_prompts=200, held_out_prompts=64, newton_iterations=8, descent_doublings=4))
     run_shift(path, ShiftSettings(num_prompts=32, resamples=50))
     return path

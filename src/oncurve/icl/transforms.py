@@ -3,6 +3,8 @@
 Each takes inputs [B, K, d] and a generator and returns [B, K, d]. Those that are not scalings keep E|x|^2 = d.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -37,8 +39,7 @@ def in_subspace(inputs: Tensor, generator: torch.Generator) -> Tensor:
     dimension = inputs.shape[-1]
     kept = -(-dimension // 2)
     basis = _bases(inputs, generator)[..., :kept]
-    turned: Tensor = inputs[..., :kept] @ basis.mT
-    return turned * (dimension / kept) ** 0.5
+    return inputs[..., :kept] @ basis.mT * math.sqrt(dimension / kept)
 
 
 def in_random_orthant(inputs: Tensor, generator: torch.Generator) -> Tensor:
