@@ -74,11 +74,11 @@ def extract(
     if is_placeholder(last):
         return Extraction(problem=f"the answer place holds a placeholder: {last[:40]}")
     if len(places) == 1:
-        return Extraction((last,), is_marked=carrier == "text" and has_marker(region), is_joined=True)
+        is_marked = carrier == "text" and has_marker(region)
+        instead = _said_instead(rest)
+        return Extraction((*instead, last), is_marked=is_marked, is_joined=not instead)
     places = [place for place in places if not is_placeholder(place.content)]
     offers = tuple(place.content.strip() for place in places)
-    if len(offers) == 1:
-        offers = (*_said_instead(rest), *offers)
     gaps = [region[a.end : b.start] for a, b in pairwise(places)]
     is_marked = carrier == "text" and has_marker(region)
     return Extraction(
@@ -126,9 +126,10 @@ _RETRACTION = re.compile(
     r"\b(?:that|this|it|which|my answer|the answer(?: above)?|the above)(?:'s| is| was| seems| looks)\s+"
     r"(?:actually\s+)?(?:wrong|incorrect|a mistake|mistaken|not (?:right|correct|the answer))|"
     r"\bI (?:made|have made) an? (?:mistake|error)|\b(?:ignore|disregard|forget) (?:that|this|the)\b|"
-    r"\b(?:actually|sorry|oops|I meant|just kidding|or (?:maybe|perhaps|possibly))\b|"
-    r"\b(?:alternatively|maybe|perhaps|possibly),?\s+(?:it|the answer)\b|"
-    r"\A[\s$})\].,*]{0,9}(?:\??\s*no\b|isn't\b|is not\b|"
+    r"\b(?:actually|sorry(?!\s+for\b)|oops|I meant|just kidding|or (?:maybe|perhaps|possibly))\b|"
+    r"\b(?:alternatively|maybe|perhaps|possibly),?\s+(?:it|the answer)\s+(?:is|was|(?:could|might|should) be)"
+    r"\s+[\d$\\(-]|"
+    r"\A[\s$})\].,*]{0,9}(?:\??\s*no(?:[,.;:!]|\s+it\b)|isn't\b|is not\b|"
     r"(?:is|was|seems|looks)\s+(?:\w+\s+)?(?:wrong|incorrect|false)\b)|"
     r"\bon second thought|\blet me (?:redo|recompute|recalculate|reconsider|try again)|不对|算错|重新(?:计)?算",
     re.IGNORECASE,
@@ -152,6 +153,8 @@ _INSTEAD = re.compile(
 
 def _said_instead(rest: str) -> list[str]:
     """What text behind the place says that the answer is: it has to be the same value."""
+    if len(rest) < 10:
+        return []  # too short for any
     found = [match["value"].strip(" *,") for match in _INSTEAD.finditer(rest)]
     return [value for value in found if any(c.isdigit() for c in value)][-3:]
 
