@@ -22,6 +22,7 @@ from transformers import (
     PreTrainedConfig,
     Qwen2Config,
     Qwen3Config,
+    RwkvConfig,
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
@@ -66,6 +67,9 @@ ARCHITECTURES: dict[str, PreTrainedConfig] = {
     "mistral, every layer a window": MistralConfig(**SHAPE, sliding_window=5),
     "bloom, no position argument": BloomConfig(
         vocab_size=57, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
+    ),
+    "rwkv, a state that cannot be carried": RwkvConfig(
+        vocab_size=57, hidden_size=32, attention_hidden_size=32, num_hidden_layers=2, context_length=CONTEXT
     ),
     "lfm2, convolution states": Lfm2Config(
         **SHAPE, layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False
@@ -273,4 +277,18 @@ def test_a_request_may_have_a_budget_and_an_end_of_its_own(make_engine, policy):
         is_ended = length in ends or whole.token_ids[length - 1] in TERMINATORS
         ended += length in ends
         assert cut.finish_reason is (FinishReason.STOP if is_ended else FinishReason.LENGTH)
+    assert ended >= 1
+
+
+def test_a_stop_text_of_the_sampling_ends_every_completion_at_the_token_that_completes_it(make_engine, policy):
+    free = make_engine(policy, 7).generate(requests(), Sampling(max_tokens=16), policy_version=0)
+    sampling = Sampling(max_tokens=16, stop=("a", "5"))
+    ended = 0
+    for whole, cut in zip(free, make_engine(policy, 7).generate(requests(), sampling, policy_version=0), strict=True):
+        texts = [policy.spell([whole.token_ids[: n + 1]])[0] for n in range(len(whole.token_ids))]
+        ends = [n + 1 for n, text in enumerate(texts) if set("a5") & set(text)]
+        assert cut.token_ids == whole.token_ids[: min([len(whole.token_ids), *ends])]
+        if ends:
+            ended += 1
+            assert cut.finish_reason is FinishReason.STOP
     assert ended >= 1

@@ -58,6 +58,27 @@ def test_top_k_acts_before_top_p():
     assert draw_from([0.4, 0.3, 0.2, 0.1], [0.99], top_k=2, top_p=0.5)[0] == [0]
 
 
+def test_min_p_drops_what_is_below_a_share_of_the_likeliest_and_keeps_the_logprob():
+    # The border is 0.7 * 0.5 = 0.35 or 0.5 * 0.5 = 0.25: 0.2 falls in both cases, 0.3 only in the first. Kept are 0.5
+    # and 0.3, token 0 up to 0.5 / 0.8 = 0.625.
+    assert draw_from(LIKELY, [0.999], min_p=0.7) == ([0], pytest.approx([0.5]))
+    assert draw_from(LIKELY, [0.62, 0.63, 0.999], min_p=0.5) == ([0, 1, 1], pytest.approx([0.5, 0.3, 0.3]))
+    assert draw_from(LIKELY, [0.62, 0.999], min_p=0.5, top_k=3)[0] == [0, 1]
+    assert Sampling(min_p=0.5).is_filtered
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, {"top_k": 50}, {"min_p": 0.1}, {"temperature": 0.0}])
+def test_rows_in_chunks_draw_what_each_row_draws_alone(options):
+    num_tokens = 300_000  # three rows a chunk
+    logits = torch.randn(8, num_tokens, generator=torch.Generator().manual_seed(1))
+    uniforms = torch.from_numpy(uniform_stream(5, 8))
+    together = draw(logits, uniforms, Sampling(**options))
+    for row in range(8):
+        alone = draw(logits[row : row + 1], uniforms[row : row + 1], Sampling(**options))
+        assert alone.ids[0] == together.ids[row]
+        assert alone.logprobs[0] == together.logprobs[row]
+
+
 def test_a_banned_token_is_never_drawn_and_a_broken_row_is_visible():
     logits = torch.tensor([[-math.inf, 0.0, -math.inf], [0.0, math.nan, 0.0], [math.inf, 0.0, 0.0]])
     drawn = draw(logits, torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64), Sampling())

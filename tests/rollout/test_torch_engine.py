@@ -1,5 +1,7 @@
 """How the engine runs: what goes through the model, what it refuses, and the distribution it samples from."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -11,9 +13,9 @@ from transformers import BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadMo
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import Request, TorchEngine
 from oncurve.rollout.attention import GROUPED_EAGER
-from oncurve.rollout.decode import _common_length
 from oncurve.rollout.forward import Forward
-from oncurve.types import DataError, FinishReason, ModelError, NumericsError, Sampling, derive_seed
+from oncurve.rollout.jobs import common_length
+from oncurve.types import DataError, FinishReason, NumericsError, Sampling, derive_seed
 
 PROMPT = (10, 11, 12)
 
@@ -27,12 +29,15 @@ def requests(prompts: list[tuple[int, ...]], group_size: int) -> list[Request]:
 
 
 def passes_of(policy: Policy, *, max_rows: int, asked: list[Request], max_tokens: int) -> list[tuple[int, ...]]:
-    """Shapes [rows, columns] of the ids that go through the model."""
+    """Shapes [rows, columns] of the ids that go through the model's own code, which runs because it is watched."""
     shapes: list[tuple[int, ...]] = []
     handle = policy.model.register_forward_pre_hook(
         lambda _module, _args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
-    TorchEngine(policy, max_rows=max_rows).generate(asked, Sampling(max_tokens=max_tokens), policy_version=0)
+    engine = TorchEngine(policy, max_rows=max_rows)
+    engine.generate(asked[:1], Sampling(max_tokens=1), policy_version=0)  # the first use tries the model out
+    shapes.clear()
+    engine.generate(asked, Sampling(max_tokens=max_tokens), policy_version=0)
     handle.remove()
     return shapes
 
@@ -93,7 +98,7 @@ def test_without_a_standard_cache_more_prompts_than_one_prefill_takes_come_in_wa
 def test_the_common_length_is_the_longest_that_leaves_every_prompt_a_token(prompts):
     is_common = [len({p[:n] for p in prompts}) == 1 and all(len(p) > n for p in prompts) for n in range(6)]
     longest = max(n for n in range(6) if is_common[n])
-    assert _common_length(set(prompts)) == (longest if len(set(prompts)) > 1 else 0)
+    assert common_length(set(prompts)) == (longest if len(set(prompts)) > 1 else 0)
 
 
 def test_ended_rows_leave_the_batch_and_waiting_ones_take_their_place():
@@ -290,17 +295,29 @@ def test_broken_weights_are_an_error_that_names_the_task(value):
         TorchEngine(policy, max_rows=2).generate(requests([PROMPT], 2), Sampling(), policy_version=0)
 
 
-def test_max_rows_and_a_model_without_a_cache_are_refused():
-    policy = fresh_embedded_policy(0)
+def test_max_rows_is_at_least_one():
     with pytest.raises(ValueError, match="max_rows must be at least 1, got 0"):
-        TorchEngine(policy, max_rows=0)
+        TorchEngine(fresh_embedded_policy(0), max_rows=0)
+
+
+def test_a_model_without_a_cache_samples_the_same_and_says_so():
+    policy = fresh_embedded_policy(0)
 
     class NoCache(GPT2LMHeadModel):
         def forward(self, input_ids):
             return super().forward(input_ids)
 
-    with pytest.raises(ModelError, match=r"NoCache takes no key/value cache.*model.path"):
-        Forward(NoCache(policy.model.config))
+    slow = replace(policy, model=NoCache(policy.model.config))
+    slow.model.load_state_dict(policy.model.state_dict())
+    asked, sampling = requests([PROMPT, (20, 21)], 5), Sampling(max_tokens=9)
+    engine = TorchEngine(slow, max_rows=4)
+    ours = engine.generate(asked, sampling, policy_version=0)
+    assert "NoCache takes no key/value cache" in engine.note
+    fast = TorchEngine(policy, max_rows=4)
+    for one, twin in zip(ours, fast.generate(asked, sampling, policy_version=0), strict=True):
+        assert one.token_ids == twin.token_ids
+        assert one.old_logprobs == pytest.approx(twin.old_logprobs, abs=1e-4)
+    assert fast.note == ""
 
 
 def test_reused_memory_does_not_leak_into_padding():

@@ -17,7 +17,7 @@ GROUPED_EAGER = "oncurve_grouped_eager"
 
 
 def grouped_eager_attention(
-    _module: torch.nn.Module,
+    _module: torch.nn.Module | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,

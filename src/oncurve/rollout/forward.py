@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from oncurve.rollout.attention import GROUPED_EAGER, has_llama_attention
 from oncurve.rollout.kv_cache import Block, empty_buffers, empty_dynamic, gather_buffers, reorder_dynamic, spread_row
-from oncurve.types import ModelError
+from oncurve.rollout.network import Network
+from oncurve.rollout.products import UnknownLayerError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,15 +52,10 @@ class Forward:
         self._model: PreTrainedModel = unwrap() if unwrap is not None else model
         self._arguments = frozenset(inspect.signature(self._model.forward).parameters)
         self._cache_argument = next((name for name in ("cache", "past_key_values") if name in self._arguments), None)
-        if self._cache_argument is None:
-            raise ModelError(
-                f"{type(self._model).__name__} takes no key/value cache, so it cannot be decoded token by token. "
-                "Set model.path to a causal language model with use_cache."
-            )
         self.config = self._model.config.get_text_config(decoder=True)
-        layers = DynamicCache(config=self._model.config).layers
+        layers = _layers_of(self._model)
         self._num_layers = len(layers)
-        self.has_standard_cache = (
+        self.has_standard_cache = bool(layers) and (
             {"position_ids", "attention_mask"} <= self._arguments
             and self._num_layers == self.config.num_hidden_layers
             and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
@@ -70,12 +67,49 @@ class Forward:
         self._has_grouped_heads = getattr(self.config, "num_key_value_heads", num_heads) != num_heads
 
     @property
+    def model(self) -> PreTrainedModel:
+        return self._model
+
+    @cached_property
+    def fault(self) -> str:
+        """Why the model cannot be decoded token by token with a cache that is handed to it; empty if it can.
+
+        Tried out once, with rows that are repeated and reordered: what a signature promises, a recurrent state or a
+        compressed cache may not keep.
+        """
+        name = type(self._model).__name__
+        if self._cache_argument is None:
+            return f"{name} takes no key/value cache"
+        ids = torch.tensor([[3, 4, 5], [1, 2, 5], [3, 4, 6]], device=self.device) % self.vocab_size
+        first, second = (tuple(ids[row, :2].tolist()) for row in (1, 0))
+        try:
+            block = Block(cache=self.prefill([first, second]).cache, rows=torch.tensor([1, 0, 1], device=self.device))
+            cache, starts = self.gather([block], width=2, capacity=3), torch.zeros_like(ids[:, 0])
+            last = self.step(ids[:, 2], starts + 2, self.decode_mask(starts, 3), cache)
+            whole = self.whole(ids)[:, -1]
+        except Exception as error:  # noqa: BLE001  # foreign code, any of whose failures means the same
+            return f"{name} fails with a cache from outside ({type(error).__name__})"
+        gap = (last.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
+        is_far = bool(gap > (0.5 if self._model.dtype is torch.bfloat16 else 1e-2))
+        return f"{name} gives other logits with a cache from outside" if is_far else ""
+
+    @property
     def device(self) -> torch.device:
         return self._model.device
 
     @property
     def vocab_size(self) -> int:
         return int(self.config.vocab_size)
+
+    def network(self) -> Network:
+        """The model rebuilt from its weights as they are now. It takes a moment: weights are fused and packed.
+
+        Raises:
+            UnknownLayerError: this model has to run its own code.
+        """
+        if self._model.device.type != "cpu":
+            raise UnknownLayerError(f"weights on {self._model.device.type}")
+        return Network(self._model)
 
     @contextmanager
     def for_sampling(self) -> Iterator[None]:
@@ -115,6 +149,12 @@ class Forward:
         else:
             cache = empty_dynamic(self._model.config)
         return Prefill(logits=self._call(arguments, cache), cache=cache)
+
+    def whole(self, ids: Tensor) -> Tensor:
+        """[R, T, V] logits of sequences [R, T], without a cache."""
+        options = {"use_cache": False} if "use_cache" in self._arguments else {}
+        logits: Tensor = self._model(input_ids=ids, **options).logits
+        return logits
 
     def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
         """One more token per row.
@@ -160,3 +200,11 @@ class Forward:
             arguments["logits_to_keep"] = 1
         logits: Tensor = self._model(**arguments, use_cache=True).logits
         return logits[:, -1]
+
+
+def _layers_of(model: PreTrainedModel) -> list[Any]:
+    """The layers of the cache that transformers makes for a model; none for a model it makes no such cache for."""
+    try:
+        return list(DynamicCache(config=model.config).layers)
+    except (AttributeError, KeyError, ValueError):
+        return []

@@ -173,7 +173,10 @@ class ToolEngine:
         play.prefix += said.token_ids
         is_over = said.token_ids[-1] in self._policy.terminators
         play.finish_reason = FinishReason.STOP if is_over else FinishReason.LENGTH
-        return said.finish_reason is FinishReason.STOP and not is_over
+        if said.finish_reason is not FinishReason.STOP or is_over:
+            return False
+        (text,) = self._policy.spell([said.token_ids])
+        return closing(play.spec.syntax) in text  # else it ended with a text of sampling.stop
 
     def _answer(self, calling: Sequence[_Play]) -> list[tuple[_Play, Answer]]:
         """Carry the calls out; an episode whose environment failed gets no answer and ends."""

@@ -14,6 +14,10 @@ from oncurve.types import Sampling
 _BLOCK = 512
 """Candidates that are searched as one block; below it a row is searched directly."""
 
+_CHUNK = 2**20
+"""Most probabilities that are worked on at once: rows go in chunks, so that those of a chunk stay in the processor's
+caches between the passes over them. At a vocabulary of 262,144 it halves the time."""
+
 _BELOW_ONE = 1.0 - 2.0**-52
 """Times a running sum it is less than that sum, so that the search inside a block does not run off its end."""
 
@@ -49,29 +53,39 @@ def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> Draw:
 
     p = softmax(logits / temperature) in float32;  id = min { v : sum_{w <= v} p_w > u }
 
-    With top-k or top-p the sum runs over the kept tokens, likeliest first, renormalised; top-k acts first. The log-prob
+    With top-k or top-p the sum runs over the kept tokens, likeliest first, renormalised; top-k acts first, then top-p,
+    then min-p, which alone keeps the order of the vocabulary. The log-prob
     is log p of the whole distribution all the same: what the learner computes. Temperature 0 takes the likeliest token
     and reports log p at temperature 1, because the limit distribution has no log-prob to train on.
 
     Args:
         logits: [R, V] of any float dtype. An entry of -inf bans a token.
         uniforms: [R] float64 in [0, 1).
-        sampling: temperature, top_p and top_k; ``max_tokens`` is not read.
+        sampling: temperature, top_p, top_k and min_p; the rest is not read.
 
     Returns:
         The draw. A row whose logits hold NaN or +inf, or only -inf, has a log-prob that is not finite.
     """
+    rows = max(1, _CHUNK // logits.shape[1])
+    if len(logits) <= rows:
+        return _draw(logits, uniforms, sampling)
+    firsts = range(0, len(logits), rows)
+    draws = [_draw(logits[i : i + rows], uniforms[i : i + rows], sampling) for i in firsts]
+    return Draw(ids=torch.cat([one.ids for one in draws]), logprobs=torch.cat([one.logprobs for one in draws]))
+
+
+def _draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> Draw:
     if sampling.temperature in (0.0, 1.0):
         probs = torch.softmax(logits, dim=-1, dtype=torch.float32)
     else:
         probs = torch.softmax(logits.float() / sampling.temperature, dim=-1)
     if sampling.temperature == 0.0:
         ids = logits.argmax(dim=-1)
-    elif sampling.is_filtered:
+    elif sampling.top_k == 0 and sampling.top_p == 1.0:
+        ids = inverse_cdf(_without_unlikely(probs, sampling.min_p), uniforms)
+    else:
         weights, candidates = _filtered(probs, sampling)
         ids = candidates.gather(1, inverse_cdf(weights, uniforms)[:, None]).squeeze(1)
-    else:
-        ids = inverse_cdf(probs, uniforms)
     return Draw(ids=ids, logprobs=probs.gather(1, ids[:, None]).squeeze(1).log())
 
 
@@ -131,4 +145,11 @@ def _filtered(probs: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
         cdf = weights.double().cumsum(dim=-1)
         is_dropped = cdf - weights >= sampling.top_p * cdf[:, -1:]
         weights = weights.masked_fill(is_dropped, 0.0)
-    return weights, ids
+    return _without_unlikely(weights, sampling.min_p), ids
+
+
+def _without_unlikely(weights: Tensor, min_p: float) -> Tensor:
+    """The weights, but 0 for those below ``min_p`` times the largest of their row."""
+    if min_p == 0.0:
+        return weights
+    return weights.masked_fill(weights < min_p * weights.amax(dim=1, keepdim=True), 0.0)

@@ -29,6 +29,10 @@ class RolloutSettings(Settings):
     a reward function that compares completions of different tasks: ``never`` gives it the rollout, ``max_batch`` at a
     time."""
 
+    max_cache_tokens: int = Field(1_000_000, ge=1)
+    """Most tokens whose keys and values are held at once: prompts, each counted once for its group, and what their
+    completions may still sample. Requests beyond it wait. Lower it when memory is short: samples stay the same."""
+
     tools: ToolSettings = ToolSettings()
     """Episodes of tool tasks; other tasks have none."""
 

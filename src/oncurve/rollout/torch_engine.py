@@ -1,34 +1,48 @@
 """The engine that runs in this process, on the weights of the live policy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from oncurve.model import Policy
-from oncurve.rollout.decode import Decoder, Job, Record, Stop
+from oncurve.rollout.decode import Decoder, Record
 from oncurve.rollout.engine import Announce, Request
 from oncurve.rollout.forward import Forward
+from oncurve.rollout.grouped import GroupedBatch, agrees
+from oncurve.rollout.jobs import Batch, Job, Stop
+from oncurve.rollout.network import Network
+from oncurve.rollout.padded import PaddedBatch
+from oncurve.rollout.products import UnknownLayerError
+from oncurve.rollout.recompute import RecomputedBatch
 from oncurve.types import Completion, DataError, FinishReason, Sampling
 
 
 class TorchEngine:
-    """Decodes with the policy's own model.
+    """Decodes with the policy's own weights.
 
-    Each distinct prompt is prefilled once and its cache rows repeated for the group; ended rows leave the batch and
-    waiting requests take their place; the log-prob of a token comes from the logits it was drawn from. A completion
-    has its own random stream, so the other rows change nothing but the last bits of its logits.
+    Each distinct prompt is prefilled once for its group; ended rows leave the batch and waiting requests take their
+    place; the log-prob of a token comes from the logits it was drawn from. A completion has its own random stream, so
+    the other rows change nothing but the last bits of its logits. Families that ``Network`` knows run without the
+    code of transformers; ``note`` says why another model does not.
 
     Args:
         policy: sampled as it is at the time of the call, without dropout.
         max_rows: most completions in the batch at once, the main lever on memory. It does not change what is sampled.
+        max_cache_tokens: most tokens whose keys and values are held at once; requests beyond it wait. One request may
+            take more.
     """
 
-    def __init__(self, policy: Policy, *, max_rows: int) -> None:
+    def __init__(self, policy: Policy, *, max_rows: int, max_cache_tokens: int = 2**31) -> None:
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows}: it is how many completions grow at once")
         self._policy = policy
         self._max_rows = max_rows
+        self._max_cache_tokens = max_cache_tokens
         self._forward = Forward(policy.model)
+        self._is_proved = False
+        self.note = ""
+        """Why the last call could not use the fastest path; empty when it did."""
         self._stops: dict[tuple[str, ...], Stop] = {}
 
     def generate(
@@ -42,7 +56,7 @@ class TorchEngine:
         """See ``Engine.generate``."""
         if not requests:
             return []
-        jobs = [self._job(request, sampling.max_tokens) for request in requests]
+        jobs = [self._job(request, sampling) for request in requests]
         completions: dict[int, Completion] = {}
 
         def finish(place: int, record: Record) -> None:
@@ -51,18 +65,50 @@ class TorchEngine:
                 on_completion(place, completions[place])
 
         with self._forward.for_sampling(), torch.inference_mode():
-            Decoder(
-                self._forward,
-                jobs,
-                sampling,
-                terminators=self._policy.terminators,
-                context_length=self._policy.context_length,
-                max_rows=self._max_rows,
-                on_end=finish,
-            ).run()
+            self._sample(jobs, sampling, finish)
         return [completions[place] for place in range(len(requests))]
 
-    def _job(self, request: Request, max_tokens: int) -> Job:
+    def _sample(self, jobs: Sequence[Job], sampling: Sampling, on_end: Callable[[int, Record], None]) -> None:
+        Decoder(
+            self._batch(jobs),
+            jobs,
+            sampling,
+            is_terminator=self._is_terminator(),
+            max_rows=self._max_rows,
+            on_end=on_end,
+        ).run()
+
+    def _batch(self, jobs: Sequence[Job]) -> Batch:
+        """What carries the rows: the network built from the weights of now, or the model's own code, with a cache if
+        that works."""
+        limits = {"context_length": self._policy.context_length, "max_cache_tokens": self._max_cache_tokens}
+        try:
+            network = self._network()
+            self.note = ""
+            return GroupedBatch(network, jobs, **limits)
+        except UnknownLayerError as error:
+            self.note = f"sampling runs the model's own code: {error}"
+        if self._forward.fault:
+            self.note = f"sampling runs every sequence from its first token at each step: {self._forward.fault}"
+            return RecomputedBatch(self._forward, jobs, max_cache_tokens=self._max_cache_tokens)
+        return PaddedBatch(self._forward, jobs, **limits)
+
+    def _network(self) -> Network:
+        network = self._forward.network()
+        if not self._is_proved:
+            ids = torch.arange(1, 6) % self._forward.vocab_size
+            if not agrees(network, ids, self._forward.whole(ids[None])[0]):
+                raise UnknownLayerError("its code computes something else than its structure says")
+            self._is_proved = True
+        return network
+
+    def _is_terminator(self) -> Tensor:
+        ids = sorted(self._policy.terminators)
+        found = torch.zeros(max(self._forward.vocab_size, ids[-1] + 1), dtype=torch.bool)
+        found[ids] = True
+        return found.to(self._forward.device)
+
+    def _job(self, request: Request, sampling: Sampling) -> Job:
         name = f"completion {request.index} of task {request.task_id}"
         length, context = len(request.prompt_ids), self._policy.context_length
         if length == 0:
@@ -76,13 +122,13 @@ class TorchEngine:
                 f"room for at most {context - 1} and one sampled token. Shorten or drop this task, or use a model with "
                 "a longer context."
             )
-        wanted = max_tokens if request.max_tokens is None else request.max_tokens
+        wanted = sampling.max_tokens if request.max_tokens is None else request.max_tokens
         return Job(
             name=name,
             prompt=request.prompt_ids,
             seed=request.seed,
             budget=min(wanted, context - length),
-            stop=self._stop_of(request.stop),
+            stop=self._stop_of(tuple(dict.fromkeys(request.stop + sampling.stop))),
         )
 
     def _stop_of(self, texts: tuple[str, ...]) -> Stop | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -28,13 +28,19 @@ class Sampling(Settings):
     top_k: int = Field(0, ge=0)
     """Keep only the k likeliest tokens; 0 keeps all. Above 0 the rollout is off-policy."""
 
+    min_p: float = Field(0.0, ge=0, lt=1)
+    """Drop tokens less likely than this share of the likeliest one. Above 0 the rollout is off-policy."""
+
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Texts that end a completion too: the token by which its text holds one of them is its last, and is trained."""
+
     max_tokens: int = Field(64, ge=1, le=1_000_000)
     """Most tokens sampled per completion, the terminator included."""
 
     @property
     def is_filtered(self) -> bool:
-        """True when the sampled distribution is not the policy's own (top-p, top-k or greedy)."""
-        return self.top_p < 1.0 or self.top_k > 0 or self.temperature == 0.0
+        """True when the sampled distribution is not the policy's own (top-p, top-k, min-p or greedy)."""
+        return self.top_p < 1.0 or self.top_k > 0 or self.min_p > 0.0 or self.temperature == 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

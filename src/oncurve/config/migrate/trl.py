@@ -109,7 +109,7 @@ def _sampling(book: Ledger) -> None:
     if book.value("min_p") in (None, 0):
         book.same("min_p", "No token is ruled out by its share of the likeliest one.")
     else:
-        book.absent("min_p", "It rules tokens out below a share of the likeliest one there; here nothing does.")
+        book.absent("min_p", "It is not written by itself: rollout.sampling.min_p rules out the same tokens.")
     shared.refuse_extra(book, "generation_kwargs", "goes to the sampler and wins over other keys")
 
 

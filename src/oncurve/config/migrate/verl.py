@@ -80,9 +80,7 @@ def _sampling(book: Ledger) -> None:
     book.write("rollout.sampling.top_p", book.number(f"{ROLLOUT}top_p"), f"{ROLLOUT}top_p")
     book.write("rollout.sampling.top_k", max(0, book.whole(f"{ROLLOUT}top_k", least=-1)), f"{ROLLOUT}top_k")
     if book.value(f"{ROLLOUT}min_p") not in (None, 0):
-        book.absent(
-            f"{ROLLOUT}min_p", "It rules tokens out below a share of the likeliest one there; here nothing does."
-        )
+        book.absent(f"{ROLLOUT}min_p", "It is not written by itself: rollout.sampling.min_p rules out the same tokens.")
     elif book.is_given(f"{ROLLOUT}min_p"):
         book.same(f"{ROLLOUT}min_p", "It is off.")
     _evaluation_sampling(book)
