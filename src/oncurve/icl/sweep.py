@@ -317,7 +317,7 @@ class _Curves(Record):
     eval_prompts: int
     baseline_prompts: int
     num_counts: int
-    network_steps: int
+    network_steps: int = 5000
     curves: tuple[BaselineCurve, ...]
 
 
