@@ -1,6 +1,7 @@
 """The ``answer`` verifier: is the final answer of a completion the gold?"""
 
 import json
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -233,7 +234,7 @@ def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:
 
 def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer, is_marked: bool) -> bool:
     """A sentence in the answer place counts for the value that it asserts."""
-    if answer.node[0] != "text" or gold.node[0] == "text" or answer.text.endswith(("..", "\\ldots")):
+    if answer.node[0] != "text" or gold.node[0] == "text" or _OPEN_END.fullmatch(answer.text):
         return False
     letter, chosen = gold_choice(gold.text), named_choice(answer.text)[0]
     if letter and chosen and letter != chosen:
@@ -250,5 +251,8 @@ def _without_echo(item: Item) -> str:
     prompt = item.task.prompt if isinstance(item.task.prompt, str) else item.task.prompt[-1].content
     return item.text[len(prompt) :] if len(prompt) > 20 and item.text.startswith(prompt) else item.text
 
+
+_OPEN_END = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*(?:\.\.|\\ldots)")
+"""``7...``: some number that begins so."""
 
 _read_gold = lru_cache(maxsize=4096)(read_gold)

@@ -155,7 +155,7 @@ def _said_instead(rest: str) -> list[str]:
     """What text behind the place says that the answer is: it has to be the same value."""
     if len(rest) < 10:
         return []  # too short for any
-    found = [match["value"].strip(" *,") for match in _INSTEAD.finditer(rest)]
+    found = [match["value"].replace('\\"', '"').strip(' *,"') for match in _INSTEAD.finditer(rest)]
     return [value for value in found if any(c.isdigit() for c in value)][-3:]
 
 
