@@ -158,7 +158,12 @@ def metrics_of(step: int, groups: Sequence[Group], rate: float, dice: random.Ran
         "tokens/completion": int(400 * jitter),
         "seconds/rollout": 0.7 * jitter,
         "seconds/verify": 0.02 * jitter,
+        "seconds/verify_busy": 0.05 * jitter,
         "seconds/update": 0.5 * jitter,
+        "seconds/update/forward": 0.125 * jitter,
+        "seconds/update/backward": 0.25 * jitter,
+        "seconds/record": 0.005 * jitter,
+        **({"seconds/evaluation": 1.5} if step % 20 == 0 else {}),
         "tokens_per_second/rollout": 900 * jitter,
         "tokens_per_second/update": 4000 * jitter,
     }

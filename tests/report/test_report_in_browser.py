@@ -84,6 +84,25 @@ def test_every_curve_is_drawn(browser):
     assert min(drawn) >= 1
 
 
+def test_the_seconds_of_a_step_are_drawn_as_wide_as_they_are_long(browser):
+    # Every step of the builder: 0.7 of rollout, 0.02 of verify, 0.5 of update and 0.005 of record, times a jitter, and
+    # 1.5 of evaluation every 20 steps of 41.
+    blocks = browser.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('#flame g.slice')].map(slice => "
+        "[slice.__data__.data.id, slice.querySelector('path.surface').getBoundingClientRect().width]))"
+    )
+    names = {"step", "rollout", "verify", "update", "update/forward", "update/backward", "record", "evaluation"}
+    assert set(blocks) == names
+    assert blocks["update"] / blocks["rollout"] == pytest.approx(5 / 7, rel=0.05)
+    assert blocks["update/backward"] / blocks["update"] == pytest.approx(1 / 2, rel=0.05)
+    assert blocks["evaluation"] / blocks["rollout"] == pytest.approx(1.5 * 3 / 41 / 0.7, rel=0.1)
+    written = browser.execute_script(
+        "return [...document.querySelectorAll('#flame .slicetext')].map(text => text.textContent)"
+    )
+    assert any(text.startswith("rollout") for text in written)
+    assert browser.find_elements(By.CSS_SELECTOR, "#flame .xy, #flame .cartesianlayer .subplot") == []  # no axes
+
+
 def test_nothing_is_wider_than_the_screen(browser):
     assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0
 

@@ -235,7 +235,7 @@ def test_the_page_holds_the_run(tmp_path):
     assert "Not recorded in this run: Ratio." in page
     assert "5 of 30 steps are shown" in page
     assert len(page.encode()) < MAX_PAGE_BYTES
-    assert len(figures_of(page)) == page.count("<figure") == page.count('class="drawing"')
+    assert len(figures_of(page)) == page.count("<figure") == page.count('class="drawing"') + page.count('class="flame"')
 
 
 def test_the_same_records_give_the_same_page(tmp_path):

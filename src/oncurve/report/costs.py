@@ -17,6 +17,8 @@ WHOLE_STEP = ("seconds/step", "seconds/total")
 """Metrics that span all phases of a step; they are no phase themselves."""
 BESIDE = ("seconds/verify_busy",)
 """Metrics of what goes on at the same time as a phase."""
+BETWEEN = ("seconds/record", "seconds/evaluation", "seconds/checkpoint")
+"""Metrics of what a run does between the phases of its steps; the costs of learning leave them out."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -171,10 +173,10 @@ def seconds_by_phase(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def phase_names(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics ``seconds/<phase>``, in the order in which they were first recorded.
 
-    Those named ``seconds/<phase>/<part>`` lie within a phase, those of ``BESIDE`` beside one.
+    Those named ``seconds/<phase>/<part>`` lie within a phase, those of ``BESIDE`` and ``BETWEEN`` outside of them all.
     """
     names = dict.fromkeys(name for row in metrics for name in row if name.startswith("seconds/"))
-    return [name for name in names if name not in (*WHOLE_STEP, *BESIDE) and name.count("/") == 1]
+    return [name for name in names if name not in (*WHOLE_STEP, *BESIDE, *BETWEEN) and name.count("/") == 1]
 
 
 def mean_costs(runs: Sequence[Costs]) -> Costs:

@@ -17,6 +17,7 @@ from scipy.stats import binomtest
 
 from oncurve.report.charts import MAX_POINTS, charts
 from oncurve.report.costs import Costs, colour_of, cost_cells, cost_facts, cost_headings, cost_segments, costs_of
+from oncurve.report.flame import flame
 from oncurve.report.markup import content_policy, page_environment, page_scripts, style
 from oncurve.report.readers import (
     Run,
@@ -70,6 +71,7 @@ def _context(path: Path) -> dict[str, Any]:
     metrics, evaluations, events = list(read_metrics(path)), read_evaluations(path), list(read_events(path))
     summary = summarise(path)
     drawn, not_drawn = charts(metrics, evaluations, summary["method"])
+    burnt = flame(metrics)
     scripts = page_scripts()
     return {
         "name": path.resolve().name,
@@ -83,7 +85,8 @@ def _context(path: Path) -> dict[str, Any]:
         "machine": _flat(read_document(path / "environment.json"), "")[:_MAX_SETTINGS],
         "charts": drawn,
         "not_drawn": not_drawn,
-        "figures": [chart.figure() for chart in drawn],
+        "flame": burnt,
+        "figures": [one.figure() for one in (*drawn, *([burnt] if burnt else []))],
         "steps_per_point": -(-len(metrics) // MAX_POINTS),
         "costs": _costs(
             costs_of(metrics, summary["eval_before"], summary["eval_after"], samples=summary["method"] not in OFFLINE)

@@ -72,7 +72,7 @@ class OfflineSession(Session, methods=("dpo", "sft")):
 
     def record(self, step: int, metrics: Mapping[str, float]) -> Stepped:
         """Write what one step did; from here on it counts as done."""
-        self.folder.append_metrics({"step": step, **metrics, **self.take_examined()})
+        self.folder.append_metrics({"step": step, **metrics, **self.take_examined(), **self.seconds_between()})
         self.step = step + 1
         return Stepped(step=self.step, metrics=metrics)
 

@@ -128,12 +128,14 @@ class OnlineSession(Session, methods=("online",)):
 
     def record(self, step: int, rollout: Rollout, update: UpdateResult) -> Stepped:
         """Write what one step did; from here on it counts as done."""
+        started = time.perf_counter()
         metrics = {**rollout.metrics(), **update.metrics, **self._sampler.metrics(), **memory_metrics()}
         advantages = [*update.advantages, *([0.0] * len(group.completions) for group in rollout.set_aside)]
         if rollout.set_aside:  # rates describe the policy, not the selection that it is trained on
             metrics |= rollout_metrics(rollout.all_groups, advantages)
         self.folder.append_rollouts(step, rollout.all_groups, advantages)
         metrics |= self._programs.metrics(rollout.all_groups) | self.take_examined()
+        metrics |= self.seconds_between() | {"seconds/record": time.perf_counter() - started}
         self.folder.append_metrics({"step": step, **metrics})
         self._learn_of_tasks(rollout.all_groups)
         self._tokens_sampled += _num_tokens(rollout.all_groups)

@@ -80,6 +80,7 @@ class Session(ABC):
         self.step = 0
         self.saved_step: int | None = None
         self._examined: dict[str, float] = {}
+        self._between: dict[str, float] = {}
         self._held_out = material.tasks.held_out[: config.evaluation.num_tasks]
         self._source: Cursor = material.source
         self._scorer = Scorer(config.reward, builders=NETWORK_VERIFIERS)
@@ -197,6 +198,9 @@ class Session(ABC):
         self.folder.append_evaluation(step, evaluation.as_dict())
         self._examined = reward_metrics(evaluation.adversarial)
         return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._spend("evaluation", seconds)
+        return Evaluated(evaluation=evaluation, seconds=seconds)
 
     def take_examined(self) -> dict[str, float]:
         """What the examination right before this step says of the reward, for the metrics of the step."""
@@ -205,6 +209,7 @@ class Session(ABC):
 
     def checkpoint(self, step: int) -> Saved:
         """Make records and weights safe; a kill during this call leaves the checkpoint before it."""
+        started = time.perf_counter()
         self.folder.seal(is_final=self.is_finished)
         self.folder.sync()
         state = {
@@ -217,7 +222,16 @@ class Session(ABC):
             self.folder.checkpoints, step, self.policy, state, keep_last=self.config.keep_checkpoints
         )
         self.saved_step = step
+        self._spend("checkpoint", time.perf_counter() - started)
         return Saved(step=step, path=path)
+
+    def seconds_between(self) -> dict[str, float]:
+        """``seconds/evaluation`` and ``seconds/checkpoint`` since the last call, for the record of the next step."""
+        spent, self._between = self._between, {}
+        return spent
+
+    def _spend(self, name: str, seconds: float) -> None:
+        self._between[f"seconds/{name}"] = self._between.get(f"seconds/{name}", 0.0) + seconds
 
     def more_state(self) -> dict[str, Any]:
         """What a checkpoint of this kind of run holds beside step, cursor and learner."""
