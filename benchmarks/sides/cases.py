@@ -52,6 +52,7 @@ CASES = {
             build="qwen3-4m",
             settings={
                 **_trained_on_even_ids(16, 16, 32, 3e-4),
+                "model": {"dtype": "bfloat16"},  # as the other side; ours keeps the optimiser's copy in float32
                 "tasks": {"source": "countdown", "options": {"num_numbers": 4, "max_number": 30}, "num_held_out": 16},
             },
             trl={"dtype": "bfloat16", "attention": "eager"},
