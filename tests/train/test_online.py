@@ -43,6 +43,8 @@ def test_every_step_is_recorded_with_its_rollouts(small_config) -> None:
     run(config)
     rows = list(read_metrics(Path(config.run_dir)))
     assert [row["step"] for row in rows] == [0, 1, 2, 3]
+    saved = [row["step"] - 1 for row in rows if row.get("seconds/checkpoint", 0.0) > 0]
+    assert saved == [step for step in range(3) if (step + 1) % config.checkpoint_every == 0]  # in the row after it
     rollouts = list(read_rollouts(Path(config.run_dir)))
     assert len(rollouts) == 4 * 3 * 4  # steps x prompts x group
     assert {rollout.policy_version for rollout in rollouts if rollout.step == 0} == {0}
@@ -55,6 +57,7 @@ REQUIRED_METRICS = (
     *("length/p10", "length/p50", "length/p90", "length/truncated_frac"),
     *("kl/reference", "entropy/mean", "clip/low", "clip/high", "ratio/mean", "ratio/min", "ratio/max"),
     *("grad/norm", "gap/mean_abs", "gap/max_abs", "seconds/rollout", "seconds/verify", "seconds/update"),
+    *("seconds/verify_busy", "seconds/record", "seconds/evaluation"),  # of the examination before the first step
     *("tokens_per_second/rollout", "tokens_per_second/update"),
 )
 

@@ -197,7 +197,6 @@ class Session(ABC):
         )
         self.folder.append_evaluation(step, evaluation.as_dict())
         self._examined = reward_metrics(evaluation.adversarial)
-        return Evaluated(evaluation=evaluation, seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
         self._spend("evaluation", seconds)
         return Evaluated(evaluation=evaluation, seconds=seconds)
