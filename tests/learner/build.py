@@ -13,6 +13,8 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -61,6 +63,7 @@ def _gpt2() -> PreTrainedModel:
 FAMILIES = {
     "gpt2": _gpt2,
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**_SIZES)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**_SIZES, tie_word_embeddings=True)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**_SIZES, sliding_window=4)),
     "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**_SIZES, sliding_window=4, final_logit_softcapping=2.0)),

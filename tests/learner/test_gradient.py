@@ -231,7 +231,7 @@ def whole_step(name: str) -> tuple[Learner, Probe]:
     """All at once, in one micro-batch with shared prompts."""
     learner = learner_of(invariant_objective(name))
     rows = [Row(completion.prompt_ids, completion.token_ids) for completion in recorded(rollout())]
-    assert [batch.subtree_ends is not None for batch in learner._forward.pack(rows)] == [True]
+    assert [batch.paths is not None for batch in learner._forward.pack(rows)] == [True]
     return learner, learner.gradient(rollout())
 
 

@@ -172,7 +172,7 @@ def learned(
 def assert_sharing_changes_nothing(policy: Policy, groups: list[Group], **options: object) -> None:
     metrics, gradient, shared = learned(policy, groups, "auto", **options)
     expected, expected_gradient, separate = learned(policy, groups, "never", **options)
-    assert any(batch.subtree_ends is not None for batch in shared)
+    assert any(batch.subtree_ends is not None or batch.paths is not None for batch in shared)
     assert all(batch.subtree_ends is None for batch in separate)
     assert sum(batch.input_ids.numel() for batch in shared) < sum(batch.input_ids.numel() for batch in separate)
     # GPT-2 is float64 throughout; the others compute rotary angles and RMS norms in float32 even so.
@@ -181,9 +181,12 @@ def assert_sharing_changes_nothing(policy: Policy, groups: list[Group], **option
     assert largest_difference(gradient, expected_gradient) < rounding
 
 
+@pytest.mark.parametrize("way", ["packed", "padded"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", WIDE)
-def test_every_family_gives_the_same_gradient(family, attention):
+def test_every_family_gives_the_same_gradient(family, attention, way, monkeypatch):
+    if way == "padded":
+        monkeypatch.setattr("oncurve.learner.forward.packed_model", lambda model: None)
     if family == "gemma2" and attention == "sdpa":
         pytest.skip("Gemma 2 caps its scores, which sdpa refuses")
     policy = wide_policy(family, attention=attention)
@@ -263,7 +266,7 @@ def test_prompts_without_a_common_token_share_within_their_group_only():
     groups = sample_groups(policy, [[1.0, 0.0], [1.0, 0.0]])
     groups = prompted(policy, groups, [tuple(range(10, 30)), tuple(range(30, 50))])
     _, _, [batch] = learned(policy, groups, "auto")
-    assert len(batch.input_ids) == 2
+    assert [int((batch.position_ids == depth).sum()) for depth in (0, 19)] == [2, 2]  # each prompt lies there once
     assert_sharing_changes_nothing(policy, groups)
 
 
@@ -273,7 +276,7 @@ def test_rows_longer_than_a_window_run_separately():
     for num_tokens, is_shared in ((40, True), (41, False)):  # the window is 40; the last token is not run
         row = Row(tuple(range(1, num_tokens)), (5, 6))
         [batch] = forward.pack([row, row])
-        assert (batch.subtree_ends is not None) == is_shared
+        assert (batch.paths is not None) == is_shared
 
 
 def test_a_token_is_worth_its_matrix_operations():

@@ -304,3 +304,13 @@ def test_auto_takes_eager_attention_where_the_architecture_has_no_other(tmp_path
     assert policy.model.config._attn_implementation == "eager"
     with pytest.raises(ModelError, match="scaled_dot_product_attention"):
         load_policy(ModelSettings(path=str(tmp_path), attention="sdpa"), seed=0)
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_frozen_embeddings_are_not_trained_and_a_tied_head_is_the_same_matrix(is_tied: bool, tmp_path: Path) -> None:
+    directory = save_llama(tmp_path / "model", tie_word_embeddings=is_tied)
+    model = load(directory, freeze_embeddings=True).model
+    frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    assert frozen == {"model.embed_tokens.weight"}
+    assert model.get_output_embeddings().weight.requires_grad is not is_tied
+    assert all(weight.requires_grad for weight in load(directory).model.parameters())

@@ -4,16 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from oncurve.model import (
     LoraSettings,
     ModelSettings,
     Workload,
     estimate_memory,
-    fresh_embedded_policy,
     load_policy,
-    save_policy,
 )
 from oncurve.types import ModelError
 
@@ -21,19 +18,19 @@ TOKENS = 2 * 48
 
 
 def workload(**changes: Any) -> Workload:
-    options = {"rows": 5, "row_tokens": 48, "micro_batch_tokens": TOKENS, "logits_bytes": 7_000, "has_reference": True}
+    options = {
+        "rows": 5,
+        "row_tokens": 48,
+        "micro_batch_tokens": TOKENS,
+        "head_tokens": 40,
+        "logits_chunk_bytes": 4_000,
+    }
+    options["has_reference"] = True
     return Workload.model_validate({**options, **changes})
 
 
 def settings(directory: Path, **changes: Any) -> ModelSettings:
     return ModelSettings.model_validate({"path": str(directory), **changes})
-
-
-@pytest.fixture(scope="module")
-def gpt2_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("gpt2")
-    save_policy(fresh_embedded_policy(0), directory)
-    return directory
 
 
 def num_parameters(directory: Path) -> int:
@@ -48,7 +45,8 @@ def test_full_training_in_float32(llama_directory: Path) -> None:
     assert estimate.optimizer == 8 * n
     # keys and values: 2 layers * 2 kv heads * width 8, 4 bytes, 5 rows of 48 tokens
     assert estimate.kv_cache == 2 * 2 * 2 * 8 * 4 * 5 * 48
-    assert estimate.logits == 7_000
+    # 40 tokens of 61 logits are more than the chunk: 4,000 bytes of them, and their gradient
+    assert estimate.logits == 2 * 4_000
 
 
 def test_full_training_in_bfloat16_adds_float32_masters_and_gradient_sums(llama_directory: Path) -> None:
@@ -83,30 +81,41 @@ def test_the_peak_is_the_lasting_parts_and_the_larger_of_sampling_and_updating(l
         assert (sampling > updating) is ("rows" in changes)
 
 
-@pytest.mark.parametrize("family", ["llama_directory", "gpt2_directory"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_the_activations_are_near_what_the_backward_pass_keeps(
-    family: str, attention: str, request: pytest.FixtureRequest
-) -> None:
-    chosen = settings(request.getfixturevalue(family), attention=attention)
-    model = load_policy(chosen, seed=0).model
-    ours = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
-    kept: dict[int, torch.Tensor] = {}
+def test_few_completion_tokens_need_less_than_a_chunk(llama_directory: Path) -> None:
+    vocabulary = load_policy(settings(llama_directory), seed=0).model.get_output_embeddings().weight.shape[0]
+    few = workload(head_tokens=2, logits_chunk_bytes=10**9)
+    assert estimate_memory(settings(llama_directory), few).logits == 2 * 2 * vocabulary * 4
+    assert estimate_memory(settings(llama_directory, dtype="bfloat16"), few).logits == 2 * 2 * vocabulary * 2
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model.base_model(torch.ones(2, 48, dtype=torch.long), use_cache=False)
-    measured = sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in ours)
-    assert 1 / 1.6 < estimate_memory(chosen, workload()).activations / measured < 1.6
+def test_frozen_embeddings_need_no_gradient_moment_master_or_copy(llama_directory: Path) -> None:
+    model = load_policy(settings(llama_directory), seed=0).model
+    frozen = model.get_input_embeddings().weight.numel()
+    estimate = estimate_memory(settings(llama_directory, dtype="bfloat16", freeze_embeddings=True), workload())
+    n = num_parameters(llama_directory)
+    assert estimate.weights == 2 * n
+    assert estimate.reference == 2 * (n - frozen)
+    assert estimate.gradients == 6 * (n - frozen)
+    assert estimate.optimizer == 12 * (n - frozen)
+
+
+def test_activations_are_what_goes_in_and_out_of_linear_layers_and_the_probabilities(llama_directory: Path) -> None:
+    # Two layers of 464 (the widths in test_lora) and 4 heads of 48 probabilities, and one layer being worked on.
+    values = 3 * (464 + 4 * 48)
+    found = estimate_memory(settings(llama_directory), workload())
+    assert found.activations == values * 4 * TOKENS
+
+
+def test_many_probabilities_are_not_kept(llama_directory: Path) -> None:
+    # 4 heads of 97 are more than 4 times a token's 32 queries and 2 * 2 * 8 keys and values.
+    long = estimate_memory(settings(llama_directory), workload(row_tokens=97))
+    assert long.activations == 3 * 464 * 4 * TOKENS
 
 
 def test_checkpointing_keeps_one_input_a_layer_and_one_layer(llama_directory: Path) -> None:
     estimate = estimate_memory(settings(llama_directory, gradient_checkpointing=True), workload())
-    # 2 layers of 32, and 1.6 * 464 (the widths in test_lora) for the layer that is computed again
-    assert estimate.activations == round(2 * 32 + 1.6 * 464) * 4 * TOKENS
+    # 2 layers of 32, and the layer that is computed again
+    assert estimate.activations == (2 * 32 + 464 + 4 * 48) * 4 * TOKENS
 
 
 def test_no_weight_is_read(tmp_path: Path, llama_directory: Path) -> None:

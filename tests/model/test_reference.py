@@ -97,3 +97,13 @@ def test_the_fingerprint_sees_one_bit_and_not_the_adapter(llama_directory: Path)
     with torch.no_grad():
         policy.model.model.norm.weight[0] = torch.nextafter(policy.model.model.norm.weight[0], torch.tensor(9.0))
     assert weights_fingerprint(reference) != first
+
+
+def test_weights_that_are_not_trained_are_shared_and_not_copied(llama_directory: Path) -> None:
+    policy = load_policy(ModelSettings(path=str(llama_directory), freeze_embeddings=True), seed=0)
+    theirs = dict(reference_of(policy).model.named_parameters())
+    for name, weight in policy.model.named_parameters():
+        assert (theirs[name] is weight) is not weight.requires_grad
+        assert not theirs[name].requires_grad
+        assert torch.equal(theirs[name], weight)
+    assert sum(weight.requires_grad for weight in policy.model.parameters()) == len(theirs) - 1

@@ -17,15 +17,14 @@ from oncurve.algo import (
     LossTerms,
     ObjectiveSettings,
     completion_ratio,
-    entropy_from_logits,
     importance_ratio,
     policy_loss,
-    token_logprobs_from_logits,
 )
 from oncurve.learner.minibatch import Member
 from oncurve.learner.packing import MicroBatch, Row, row_of
 from oncurve.learner.policy_step import TokenRecord, non_finite
 from oncurve.learner.stepper import Stepper
+from oncurve.learner.token_statistics import token_statistics
 
 ByIndex = Mapping[int, Tensor]
 
@@ -90,8 +89,7 @@ class CoupledLoss:
         """Log-probs and entropies of all tokens, without gradient."""
 
         def read(logits: Tensor, targets: Tensor) -> Tensor:
-            logprobs = token_logprobs_from_logits(logits, targets, self.temperature)
-            return torch.stack([logprobs, entropy_from_logits(logits, self.temperature)], dim=-1)
+            return torch.stack(token_statistics(logits, targets, self.temperature), dim=-1)
 
         stepper.model.train(False)
         with stepper.clock.running("recompute"):
@@ -130,11 +128,10 @@ class CoupledLoss:
             mine = torch.cat([coefficients[place] for place in batch.members]).to(batch.targets.device)
 
             def chunk_loss(logits: Tensor, span: slice) -> Tensor:
-                logprobs = token_logprobs_from_logits(logits, batch.targets[span], self.temperature)
+                logprobs, entropy = token_statistics(logits, batch.targets[span], self.temperature)
                 loss = (mine[span].to(logprobs.dtype) * logprobs).sum()
                 if self.objective.entropy_coef > 0:
-                    entropy = entropy_from_logits(logits, self.temperature).sum() / num_tokens
-                    loss = loss - self.objective.entropy_coef * entropy
+                    loss = loss - self.objective.entropy_coef * entropy.sum() / num_tokens
                 return loss
 
             return chunk_loss

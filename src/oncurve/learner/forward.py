@@ -4,19 +4,20 @@ Shapes: B rows, T positions, N completion tokens of a micro-batch, V vocabulary,
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from oncurve.algo import token_logprobs_from_logits
 from oncurve.learner import tree_attention
 from oncurve.learner.mode import evaluating
-from oncurve.learner.packing import MicroBatch, Row, pack
+from oncurve.learner.packed import PackedModel, packed_model
+from oncurve.learner.packing import MicroBatch, Row, pack, pack_flat
 from oncurve.learner.stopwatch import Stopwatch
+from oncurve.learner.token_statistics import token_statistics
 
 ChunkLoss = Callable[[Tensor, slice], Tensor]
 """Takes logits [n, V] and which of the N tokens they predict; returns a scalar to call ``backward`` on."""
@@ -51,14 +52,22 @@ class TokenForward:
         self._budget = micro_batch_tokens if self._is_plain_head else min(micro_batch_tokens, self._chunk)
         self._use_bfloat16 = use_bfloat16
         self._device = model.device
-        self._scores_per_token = tree_attention.scores_per_token(model) if share_prompts else 0.0
-        self._longest_shared = tree_attention.longest_row(model)
+        self._shares = share_prompts
+        self._longest = tree_attention.longest_row(model)
+        packed = packed_model(model)
+        self._is_packed = packed is not None
+        self._packed: WeakKeyDictionary[PreTrainedModel, PackedModel] = WeakKeyDictionary()
+        self._is_fused = packed is not None and packed.is_fused
+        pads_trees = share_prompts and not self._is_packed
+        self._scores_per_token = tree_attention.scores_per_token(model) if pads_trees else 0.0
 
     def pack(self, rows: Sequence[Row]) -> list[MicroBatch]:
         """Micro-batches of these rows, within the token budget; rows that begin alike are merged where that pays."""
-        is_short = max(map(len, rows), default=0) <= self._longest_shared
-        worth = self._scores_per_token if is_short else 0.0
         with self._clock.running("pack"):
+            is_short = max(map(len, rows), default=0) <= self._longest
+            if self._is_packed and is_short:
+                return pack_flat(rows, token_budget=self._budget, device=self._device, is_shared=self._shares)
+            worth = self._scores_per_token if is_short else 0.0
             return pack(rows, token_budget=self._budget, device=self._device, scores_per_token=worth)
 
     def logprobs(self, model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> dict[int, Tensor]:
@@ -72,7 +81,7 @@ class TokenForward:
         Returns:
             One [L] tensor a row, float32 or better, nats. A row without completion tokens is left out.
         """
-        return self.per_token(model, rows, partial(token_logprobs_from_logits, temperature=temperature))
+        return self.per_token(model, rows, lambda logits, ids: token_statistics(logits, ids, temperature)[0])
 
     def per_token(
         self, model: PreTrainedModel, rows: Sequence[Row], read: Callable[[Tensor, Tensor], Tensor]
@@ -122,7 +131,7 @@ class TokenForward:
                 gradients.append(leaf.grad)
             yield
         if is_body_trained:
-            with self._clock.running("backward"):
+            with self._clock.running("backward"), self._running(model, batch):  # checkpointing runs layers again
                 torch.autograd.backward(hidden, torch.cat([gradient for gradient in gradients if gradient is not None]))
             yield
 
@@ -131,7 +140,7 @@ class TokenForward:
             logits = self._whole_logits(model, batch)
         with self._clock.running("head"):
             loss = chunk_loss(logits, slice(0, len(batch.targets)))
-        with self._clock.running("backward"):
+        with self._clock.running("backward"), self._running(model, batch):
             torch.autograd.backward(loss)
 
     def _spans(self, num_tokens: int) -> Iterator[slice]:
@@ -139,8 +148,8 @@ class TokenForward:
             yield slice(start, min(start + self._chunk, num_tokens))
 
     def _hidden(self, model: PreTrainedModel, batch: MicroBatch) -> Tensor:
-        with self._precision():
-            output = model.base_model(**tree_attention.arguments(model, batch), use_cache=False)
+        with self._precision(), self._running(model, batch) as arguments:
+            output = model.base_model(**arguments, use_cache=False)
         flat: Tensor = output.last_hidden_state.flatten(0, 1)
         return flat.index_select(0, batch.predictors)
 
@@ -152,11 +161,19 @@ class TokenForward:
     def _whole_logits(self, model: PreTrainedModel, batch: MicroBatch) -> Tensor:
         width = batch.input_ids.shape[1]
         kept = width - batch.first_predictor
-        with self._precision():
-            output = model(**tree_attention.arguments(model, batch), use_cache=False, logits_to_keep=kept)
+        with self._precision(), self._running(model, batch) as arguments:
+            output = model(**arguments, use_cache=False, logits_to_keep=kept)
         row, position = batch.predictors // width, batch.predictors % width
         flat: Tensor = output.logits.flatten(0, 1)
         return flat.index_select(0, row * kept + position - batch.first_predictor)
+
+    def _running(self, model: PreTrainedModel, batch: MicroBatch) -> AbstractContextManager[dict[str, Tensor]]:
+        """The arguments of a forward pass; its backward pass belongs into such a block too."""
+        if batch.paths is None:
+            return nullcontext(tree_attention.arguments(model, batch))
+        if model not in self._packed:
+            self._packed[model] = PackedModel(model, is_fused=self._is_fused)
+        return self._packed[model].running(batch)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self._use_bfloat16)

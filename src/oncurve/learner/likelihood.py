@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from oncurve.algo import kl_estimate, token_logprobs_from_logits
+from oncurve.algo import kl_estimate
 from oncurve.learner.packing import MicroBatch, Row
 from oncurve.learner.stepper import Stepper
+from oncurve.learner.token_statistics import token_statistics
 
 TEMPERATURE = 1.0
 """Given completions were written, not drawn by this policy: they are learned at its own distribution."""
@@ -41,7 +42,7 @@ def add_gradient(stepper: Stepper, rows: Sequence[Row], weights: Sequence[float]
             token_weights: Tensor = token_weights,
             parts: list[Tensor] = parts,
         ) -> Tensor:
-            logprobs = token_logprobs_from_logits(logits, batch.targets[span], TEMPERATURE)
+            logprobs, _ = token_statistics(logits, batch.targets[span], TEMPERATURE)
             parts.append(logprobs.detach())
             return (logprobs * token_weights[span]).sum()
 

@@ -53,8 +53,7 @@ class MasterAdamW:
             master = self.masters[name]
             if master is weight or weight.grad is None:
                 continue
-            gradient = weight.grad.to(master.dtype)
-            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+            master.grad = weight.grad.to(master.dtype) if master.grad is None else master.grad.add_(weight.grad)
             weight.grad = None
 
     def grad_norm(self) -> float:

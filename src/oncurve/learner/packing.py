@@ -6,10 +6,12 @@ completion tokens, row by row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from oncurve.learner.path_attention import Paths, paths_of
 from oncurve.learner.prefix_tree import Sharing, Tree, grow
 from oncurve.types import Completion, Inserted, weave
 
@@ -25,7 +27,8 @@ class Row:
     """Tokens of an environment between them: attended to, and nothing else."""
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        inserted = sum(len(part.token_ids) for part in self.inserted)
+        return len(self.prompt_ids) + max(0, len(self.token_ids) + inserted - 1)
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -73,6 +76,8 @@ class MicroBatch:
     """Completion tokens of each of them; they sum to N."""
     first_predictor: int
     """Smallest column that predicts anything."""
+    paths: Paths | None = None
+    """Who attends to whom where the lines are packed into one, [1, N'] without padding; None for padded lines."""
 
     def is_visible(self) -> Tensor | None:
         """[B, 1, T, T] True where the column of the second index is attended to; None without trees."""
@@ -100,13 +105,7 @@ def pack(
     Raises:
         ValueError: a prompt is empty: nothing could predict its first completion token.
     """
-    for index, row in enumerate(rows):
-        if not row.prompt_ids:
-            raise ValueError(
-                f"row {index} has an empty prompt: nothing predicts its first token. Start prompts with the "
-                "tokenizer's beginning-of-sequence or end-of-sequence token."
-            )
-    inputs = [(index, row.inputs) for index, row in enumerate(rows) if row.token_ids]
+    inputs = _inputs(rows)
     max_scores = token_budget * max((len(tokens) for _, tokens in inputs), default=0)
     sharing = Sharing(scores_per_token=scores_per_token, max_nodes=token_budget, max_scores=max_scores)
     longest_first = sorted(grow(inputs, sharing if scores_per_token else None), key=lambda tree: -len(tree))
@@ -117,6 +116,61 @@ def pack(
         lines, longest_first = longest_first[:height], longest_first[height:]
         batches.append(_micro_batch(rows, lines, width, device))
     return batches
+
+
+def pack_flat(rows: Sequence[Row], *, token_budget: int, device: torch.device, is_shared: bool) -> list[MicroBatch]:
+    """Lay rows one after the other, without padding, and cut into micro-batches of at most ``token_budget`` tokens.
+
+    Args:
+        rows: the completions; a row without completion tokens is left out.
+        token_budget: most tokens of a micro-batch; a row longer than it goes alone.
+        device: where the tensors are wanted.
+        is_shared: what rows of a micro-batch begin with alike lies there once.
+
+    Raises:
+        ValueError: a prompt is empty: nothing could predict its first completion token.
+    """
+    always = Sharing(scores_per_token=float("inf"), max_nodes=token_budget, max_scores=token_budget**2)
+    batches, trees, num_tokens = [], list[Tree](), 0
+    for tree in grow(_inputs(rows), always if is_shared else None):
+        if trees and num_tokens + len(tree) > token_budget:
+            batches.append(_flat_batch(rows, trees, device))
+            trees, num_tokens = [], 0
+        trees.append(tree)
+        num_tokens += len(tree)
+    return [*batches, _flat_batch(rows, trees, device)] if trees else batches
+
+
+def _inputs(rows: Sequence[Row]) -> list[tuple[int, tuple[int, ...]]]:
+    for index, row in enumerate(rows):
+        if not row.prompt_ids:
+            raise ValueError(
+                f"row {index} has an empty prompt: nothing predicts its first token. Start prompts with the "
+                "tokenizer's beginning-of-sequence or end-of-sequence token."
+            )
+    return [(index, row.inputs) for index, row in enumerate(rows) if row.token_ids]
+
+
+def _flat_batch(rows: Sequence[Row], trees: Sequence[Tree], device: torch.device) -> MicroBatch:
+    members = tuple(member for tree in trees for member in tree.members)
+    firsts = accumulate(map(len, trees), initial=0)
+    predictors = [
+        first + path[step]
+        for first, tree in zip(firsts, trees, strict=False)
+        for member, path in zip(tree.members, tree.paths, strict=True)
+        for step in rows[member].predictors
+    ]
+    return MicroBatch(
+        input_ids=torch.tensor([[token for tree in trees for token in tree.token_ids]], device=device),
+        position_ids=torch.tensor([[depth for tree in trees for depth in tree.depths]], device=device),
+        subtree_ends=None,
+        predictors=torch.tensor(predictors, device=device),
+        targets=torch.tensor([token for member in members for token in rows[member].token_ids], device=device),
+        members=members,
+        lengths=tuple(len(rows[member].token_ids) for member in members),
+        first_predictor=min(predictors),
+        paths=paths_of(trees, device),
+    )
 
 
 def _micro_batch(rows: Sequence[Row], lines: Sequence[Tree], width: int, device: torch.device) -> MicroBatch:

@@ -12,14 +12,13 @@ from transformers import PreTrainedModel
 
 from oncurve.algo import (
     ObjectiveSettings,
-    entropy_from_logits,
     importance_ratio,
     policy_loss,
-    token_logprobs_from_logits,
 )
 from oncurve.learner.forward import TokenForward
 from oncurve.learner.minibatch import Member
 from oncurve.learner.packing import MicroBatch
+from oncurve.learner.token_statistics import token_statistics
 from oncurve.types import NumericsError
 
 
@@ -124,9 +123,9 @@ class StepLoss:
         return join(parts)
 
     def _chunk(self, logits: Tensor, batch: MicroBatch, tokens: Tokens, span: slice) -> tuple[Tensor, TokenRecord]:
-        logprobs = token_logprobs_from_logits(logits, batch.targets[span], self.temperature)
-        with torch.set_grad_enabled(self.objective.entropy_coef > 0):
-            entropy = entropy_from_logits(logits, self.temperature)
+        logprobs, entropy = token_statistics(logits, batch.targets[span], self.temperature)
+        if self.objective.entropy_coef == 0:
+            entropy = entropy.detach()
         old = logprobs.detach() if tokens.old_logprobs is None else tokens.old_logprobs[span]
         ref = None if tokens.ref_logprobs is None else tokens.ref_logprobs[span]
         self._refuse_non_finite(batch, span, {"policy": logprobs, "sampler": old, "reference": ref})

@@ -57,8 +57,8 @@ class LearnerSettings(Settings):
     """With kl_coef 0 the KL to the reference is only watched, on this many completions a rollout; 0 does not watch."""
 
     micro_batch_tokens: int = Field(4096, ge=1)
-    """Most padded tokens (rows times longest row) in one forward pass; a longer completion goes alone. What completions
-    share is run, and counted, once."""
+    """Most tokens in one forward pass; a longer completion goes alone. What completions share is run, and counted,
+    once. Where a model cannot run packed rows, padding counts too."""
 
     share_prompts: Literal["auto", "never"] = "auto"
     """``auto`` runs the tokens with which completions begin alike (a prompt, or what prompts have in common) once a
@@ -66,7 +66,8 @@ class LearnerSettings(Settings):
     completion behind a prompt of its own. The gradient is the same."""
 
     logits_chunk_bytes: int = Field(256 * 1024**2, ge=1)
-    """Size of one float32 [tokens, vocabulary] chunk of logits; the backward pass holds about four of that size."""
+    """Size of one float32 [tokens, vocabulary] chunk of logits. In the backward pass logits and their gradient are held
+    in the precision of the weights: twice that size, once in bfloat16."""
 
     compute_dtype: Literal["weights", "bfloat16"] = "weights"
     """``bfloat16`` multiplies matrices in bfloat16 while the weights stay float32: faster where the processor has it,

@@ -39,6 +39,8 @@ def load_policy(settings: ModelSettings, *, seed: int) -> Policy:
         StorageError: the cache for converted models cannot be written.
     """
     policy = _load_full(settings, resolve_directory(settings.path))
+    if settings.freeze_embeddings:
+        freeze_embeddings(policy.model)
     if settings.lora is not None:
         policy.adapter = attach_adapter(policy.model, settings.lora, seed=seed)
     return policy
@@ -64,6 +66,11 @@ def skeleton(config: PreTrainedConfig, source: Path) -> PreTrainedModel:
     with reading(f"{source / 'config.json'} as a causal language model"), torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     return model
+
+
+def freeze_embeddings(model: PreTrainedModel) -> None:
+    """Train everything but the embedding of tokens, and but an output head that is tied to it."""
+    model.get_input_embeddings().weight.requires_grad_(False)
 
 
 def resolve_dtype(settings: ModelSettings, model: torch.nn.Module) -> torch.dtype:

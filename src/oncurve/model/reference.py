@@ -42,11 +42,13 @@ class Reference:
 def reference_of(policy: Policy) -> Reference:
     """The reference of a policy that has not been trained yet.
 
-    With LoRA nothing is copied: the frozen weights are the reference. Without, the copy costs the model's memory again.
+    With LoRA nothing is copied: the frozen weights are the reference. Without, the copy costs the model's memory again,
+    but for weights that are not trained, which both share.
     """
     if policy.adapter is not None:
         return Reference(model=policy.model, adapter=policy.adapter)
-    model = copy.deepcopy(policy.model).train(False).requires_grad_(False)
+    shared: dict[int, object] = {id(weight): weight for weight in policy.model.parameters() if not weight.requires_grad}
+    model = copy.deepcopy(policy.model, shared).train(False).requires_grad_(False)
     for parameter in model.parameters():
         parameter.grad = None
     return Reference(model=model)

@@ -35,6 +35,11 @@ class ModelSettings(Settings):
     lora: LoraSettings | None = None
     """Train LoRA matrices only; without it every weight is trained."""
 
+    freeze_embeddings: bool = False
+    """Leave the embedding of tokens as it is. Where the output head is tied to it, as in most small models, the head is
+    the same matrix and stays too; an untied head is trained. With a large vocabulary this saves much of the optimiser's
+    memory and, tied, the gradient of the head. LoRA trains neither, with or without this."""
+
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
 

@@ -46,14 +46,19 @@ def plan_memory(config: RunConfig, *, row_tokens: int) -> MemoryEstimate:
     Args:
         row_tokens: longest prompt and completion together.
     """
-    rollout = config.rollout
+    rollout, budget = config.rollout, config.learner.micro_batch_tokens
+    longest = min(rollout.sampling.max_tokens, row_tokens)
+    completions = rollout.num_prompts * rollout.group_size * longest
+    copies = 1 if config.learner.share_prompts == "auto" else rollout.group_size
+    prompts = rollout.num_prompts * copies * (row_tokens - longest)
     return estimate_memory(
         config.model,
         Workload(
             rows=min(rollout.max_rows, rollout.num_prompts * rollout.group_size),
             row_tokens=row_tokens,
-            micro_batch_tokens=max(config.learner.micro_batch_tokens, row_tokens),
-            logits_bytes=4 * config.learner.logits_chunk_bytes,
+            micro_batch_tokens=min(max(budget, row_tokens), prompts + completions),
+            head_tokens=min(budget, completions),
+            logits_chunk_bytes=config.learner.logits_chunk_bytes,
             has_reference=True,
             has_critic=config.method == "online" and config.objective.advantage.estimator == "gae",
         ),
@@ -67,11 +72,12 @@ def require_memory(config: RunConfig, *, row_tokens: int) -> None:
         RunError: the estimate exceeds what is available; names the largest parts and what lowers them.
     """
     estimate, available = plan_memory(config, row_tokens=row_tokens), available_memory()
-    if estimate.peak <= available:
+    if estimate.still_needed <= available:
         return
     parts = sorted(estimate.parts().items(), key=lambda part: -part[1])[:4]
     raise RunError(
-        f"the run needs about {estimate.peak / _GIB:.1f} GiB of memory and {available / _GIB:.1f} GiB are available. "
+        f"the run needs about {estimate.still_needed / _GIB:.1f} GiB of memory beside the libraries, and "
+        f"{available / _GIB:.1f} GiB are available. "
         f"Largest parts: {', '.join(f'{name} {size / _GIB:.1f}' for name, size in parts)} GiB. "
         "Lower rollout.max_rows (kv_cache), learner.micro_batch_tokens (activations) or learner.logits_chunk_bytes "
         '(logits), or train less: model.dtype = "bfloat16", [model.lora]. `oncurve explain` prints the estimate.'

@@ -1,0 +1,128 @@
+"""How a transformers model runs packed rows: the attention it calls, the parts that run fused, and whether it can.
+
+A packed micro-batch is one line [1, N] of tokens with their positions. Everything but attention works token by token
+and does not notice; attention is taken over through transformers' registry and follows ``path_attention``.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from oncurve.learner.fused import Forwards, fuse
+from oncurve.learner.mode import evaluating
+from oncurve.learner.packing import MicroBatch, Row, pack, pack_flat
+from oncurve.learner.path_attention import NAME, Paths, attend
+
+_RUNNING: dict[int, Paths] = {}
+"""By identity of a model's config, while that model runs."""
+
+
+def interface(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **_arguments: Any,
+) -> tuple[Tensor, None]:
+    """Attention as the layers of transformers call it: [1, H, N, D] in, [1, N, H, D] out.
+
+    Raises:
+        NotImplementedError: the layer wants its scores capped.
+    """
+    if softcap is not None:
+        raise NotImplementedError("attention along paths has no soft-capping")
+    config: Any = module.config
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    queries, keys, values = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
+    found = attend(queries, keys, values, _RUNNING[id(config)], scale=scale, window=sliding_window)
+    return found[None], None
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, interface)
+
+
+class PackedModel:
+    """A model with what it takes to run packed rows.
+
+    Args:
+        model: stays as it is outside ``running``.
+        is_fused: replace what ``fuse`` finds; else attention alone.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, is_fused: bool) -> None:
+        self.model = model
+        self.is_fused = is_fused
+        self._forwards: Forwards = fuse(model, interface) if is_fused else []
+
+    @contextmanager
+    def running(self, batch: MicroBatch) -> Iterator[dict[str, Tensor]]:
+        """Inside the block the model runs this micro-batch, forward and backward; yields the arguments."""
+        if batch.paths is None or batch.position_ids is None:
+            raise ValueError("this micro-batch is padded, not packed: use tree_attention.arguments")
+        config = self.model.config.get_text_config(decoder=True)
+        before, config._attn_implementation = config._attn_implementation, NAME
+        _RUNNING[id(config)] = batch.paths
+        for module, forward in self._forwards:
+            module.forward = forward
+        try:
+            everywhere = torch.ones_like(batch.input_ids)  # looked at by nobody, but without it transformers warns
+            yield {"input_ids": batch.input_ids, "position_ids": batch.position_ids, "attention_mask": everywhere}
+        finally:
+            for module, _ in self._forwards:
+                del module.forward
+            del _RUNNING[id(config)]
+            config._attn_implementation = before
+
+
+def packed_model(model: PreTrainedModel) -> PackedModel | None:
+    """The fastest way in which this model runs packed rows; None where it cannot.
+
+    Decided by its cache (a recurrent state has another) and by trying it: hidden states of packed rows that share a
+    beginning against those of separate ones.
+    """
+    config = model.config.get_text_config(decoder=True)
+    layers = DynamicCache(config=model.config).layers
+    if len(layers) != getattr(config, "num_hidden_layers", 0) or not all(
+        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers
+    ):
+        return None
+    for is_fused in (True, False):
+        found = PackedModel(model, is_fused=is_fused)
+        if _equals_separate(found):
+            return found
+    return None
+
+
+_PROBE = [Row((0, 1), (0, 2)), Row((0, 1), (1, 0, 2))]
+
+
+def _equals_separate(packed: PackedModel) -> bool:
+    model = packed.model
+    [batch] = pack(_PROBE, token_budget=16, device=model.device)
+    [flat] = pack_flat(_PROBE, token_budget=16, device=model.device, is_shared=True)
+    try:
+        with torch.no_grad(), evaluating(model):
+            mask = torch.ones_like(batch.input_ids)
+            separate = model.base_model(input_ids=batch.input_ids, attention_mask=mask, use_cache=False)
+            with packed.running(flat) as arguments:
+                merged = model.base_model(**arguments, use_cache=False)
+    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, NotImplementedError):
+        return False
+    expected, found = _of_rows(separate, batch), _of_rows(merged, flat)
+    tolerance = 1e-3 if torch.finfo(model.dtype).bits >= 32 else 0.05
+    return torch.allclose(found, expected, rtol=0, atol=tolerance * expected.abs().max().item())
+
+
+def _of_rows(output: Any, batch: MicroBatch) -> Tensor:
+    parts: Sequence[Tensor] = torch.split(output.last_hidden_state.flatten(0, 1)[batch.predictors], list(batch.lengths))
+    return torch.cat([parts[batch.members.index(member)] for member in range(len(_PROBE))])
