@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from oncurve.model.precision import SMALL_MODEL_PARAMETERS, choose_attention, choose_dtype, cpu_has_bfloat16
+from oncurve.model.precision import (
+    SMALL_MODEL_PARAMETERS,
+    choose_attention,
+    choose_device,
+    choose_dtype,
+    cpu_has_bfloat16,
+)
+from oncurve.types import ModelError
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +43,22 @@ def test_a_stated_precision_is_taken_as_it_is() -> None:
 
 
 def test_a_stated_attention_is_taken_as_it_is() -> None:
-    assert choose_attention("sdpa", torch.bfloat16) == "sdpa"
-    assert choose_attention("eager", torch.float32) == "eager"
-    assert choose_attention("auto", torch.bfloat16) == "eager"
-    assert choose_attention("auto", torch.float32) == "sdpa"
+    assert choose_attention("sdpa", torch.bfloat16, CPU) == "sdpa"
+    assert choose_attention("eager", torch.float32, CPU) == "eager"
+    assert choose_attention("auto", torch.bfloat16, CPU) == "eager"
+    assert choose_attention("auto", torch.float32, CPU) == "sdpa"
+
+
+def test_a_gpu_takes_fused_attention_in_bfloat16_too() -> None:
+    assert choose_attention("auto", torch.bfloat16, torch.device("cuda")) == "sdpa"
+
+
+def test_the_device_is_the_gpu_where_torch_can_use_one() -> None:
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_a_gpu_that_is_not_there_is_asked_for_in_vain() -> None:
+    with pytest.raises(ModelError, match=r'torch can use no GPU here.*model\.device = "auto"'):
+        choose_device("cuda")

@@ -16,7 +16,7 @@ def explain_offline(config: RunConfig, policy: Policy, tasks: TaskSet) -> tuple[
     """What the run would do, for people and for programs."""
     plan = plan_offline(config, policy, tasks)
     config = config.model_copy(update={"steps": plan.steps})
-    memory, available = plan_memory(config, row_tokens=plan.row_tokens), available_memory()
+    memory, available = plan_memory(config, row_tokens=plan.row_tokens), available_memory(policy.model.device)
     data = {
         "config": config.model_dump(mode="json", exclude_none=True),
         "formula": formula_of(config),

@@ -46,7 +46,7 @@ def explain_config(path: Path | None, overrides: Sequence[str]) -> Findings:
         return Findings(*explain_offline(config, policy, tasks))
     prompt_tokens = max(len(policy.encode_prompt(task.prompt)) for task in tasks.held_out)
     row_tokens = min(policy.context_length, prompt_tokens + config.rollout.sampling.max_tokens)
-    memory, available = plan_memory(config, row_tokens=row_tokens), available_memory()
+    memory, available = plan_memory(config, row_tokens=row_tokens), available_memory(policy.model.device)
     seconds = measure_step(config, policy, list(tasks.train[:_TIMED_TASKS]))
     completions = config.rollout.num_prompts * config.rollout.group_size
     data = {

@@ -18,7 +18,7 @@ _FULL: dict[str, Any] = {
     "functions": {"kind": "linear", "dimension": 8},
     "network": {"width": 128, "layers": 6, "heads": 4},
     "optimizer": {"lr": 1.5e-3, "warmup_steps": 300},
-    "steps": 12_000,
+    "steps": 8000,
 }
 _PAPER: dict[str, Any] = {
     "name": "icl-paper",

@@ -17,7 +17,7 @@ from oncurve.model.border import quiet, reading
 from oncurve.model.checks import check_complete, check_finite, check_vocabulary, num_embeddings
 from oncurve.model.lora import attach_adapter
 from oncurve.model.policy import Policy
-from oncurve.model.precision import choose_attention, choose_dtype, cpu_has_bfloat16, read_cpuinfo
+from oncurve.model.precision import choose_attention, choose_device, choose_dtype, has_fast_bfloat16
 from oncurve.model.settings import ModelSettings
 from oncurve.model.source import resolve_directory
 from oncurve.model.terminators import find_context_length, find_terminators
@@ -76,7 +76,7 @@ def freeze_embeddings(model: PreTrainedModel) -> None:
 def resolve_dtype(settings: ModelSettings, model: torch.nn.Module) -> torch.dtype:
     """The precision that ``settings.dtype`` means for this model on this machine."""
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    has_bfloat16 = cpu_has_bfloat16(read_cpuinfo())
+    has_bfloat16 = has_fast_bfloat16(choose_device(settings.device))
     return choose_dtype(settings.dtype, num_parameters=num_parameters, has_bfloat16=has_bfloat16)
 
 
@@ -101,10 +101,11 @@ def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
 
 
 def _load_model(settings: ModelSettings, directory: Path) -> PreTrainedModel:
+    device = choose_device(settings.device)
     dtype = resolve_dtype(settings, skeleton(load_config(directory), directory))
     options: dict[str, Any] = {
         "dtype": dtype,  # not .to(dtype) afterwards, which would round the buffers of rotary embeddings as well
-        "attn_implementation": choose_attention(settings.attention, dtype),
+        "attn_implementation": choose_attention(settings.attention, dtype, device),
         **LOCAL,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # so that they are reported, and refused by name
@@ -118,6 +119,7 @@ def _load_model(settings: ModelSettings, directory: Path) -> PreTrainedModel:
     if settings.gradient_checkpointing:
         with quiet():  # newer versions have another name for it
             model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+    torch.nn.Module.to(model, device)
     model.train(False)
     return model
 

@@ -1,9 +1,11 @@
-"""Which precision a model runs in, and which attention code goes with it."""
+"""On which device and in which precision a model runs, and which attention code goes with it."""
 
 from pathlib import Path
 from typing import Literal
 
 import torch
+
+from oncurve.types import ModelError
 
 SMALL_MODEL_PARAMETERS = 20_000_000
 """Below this, rounding costs more than the faster arithmetic gains: float32."""
@@ -32,6 +34,26 @@ def read_cpuinfo() -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
+def choose_device(requested: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """Resolve ``model.device``.
+
+    Raises:
+        ModelError: a GPU is asked for, and torch can use none.
+    """
+    has_gpu = torch.cuda.is_available()
+    if requested == "cuda" and not has_gpu:
+        raise ModelError(
+            'model.device is "cuda", but torch can use no GPU here: there is none, its driver is missing, or torch '
+            'was built for processors only. Set model.device = "auto", or install a build of torch with CUDA.'
+        )
+    return torch.device("cuda" if has_gpu and requested != "cpu" else "cpu")
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """True when the device multiplies bfloat16 in hardware."""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu_has_bfloat16(read_cpuinfo())
+
+
 def choose_dtype(
     requested: Literal["auto", "float32", "bfloat16"], *, num_parameters: int, has_bfloat16: bool
 ) -> torch.dtype:
@@ -41,8 +63,8 @@ def choose_dtype(
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[requested]
 
 
-def choose_attention(requested: Literal["auto", "sdpa", "eager"], dtype: torch.dtype) -> str:
+def choose_attention(requested: Literal["auto", "sdpa", "eager"], dtype: torch.dtype, device: torch.device) -> str:
     """Resolve ``model.attention``. On a CPU the backward of fused attention is slow in bfloat16 and fast in float32."""
     if requested == "auto":
-        return "eager" if dtype is torch.bfloat16 else "sdpa"
+        return "eager" if dtype is torch.bfloat16 and device.type == "cpu" else "sdpa"
     return requested

@@ -29,8 +29,11 @@ class ModelSettings(Settings):
     path: str = Field("embedded", min_length=1)
     """``embedded``, ``smollm2``, or a directory that transformers can load. Nothing is ever downloaded."""
 
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the weights lie and everything is computed. auto: the GPU where torch can use one, else the processor."""
+
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the weights. auto: float32 for small models and for processors without bfloat16 arithmetic."""
+    """Precision of the weights. auto: float32 for small models and for devices without bfloat16 arithmetic."""
 
     lora: LoraSettings | None = None
     """Train LoRA matrices only; without it every weight is trained."""
@@ -44,4 +47,4 @@ class ModelSettings(Settings):
     """Recompute activations in the backward pass: less memory, about a third more time."""
 
     attention: Literal["auto", "sdpa", "eager"] = "auto"
-    """Attention code of transformers. auto: eager in bfloat16, where the fused backward is slow on a CPU, else sdpa."""
+    """Attention code of transformers. auto: eager in bfloat16 on a processor, where fused is slow, else sdpa."""

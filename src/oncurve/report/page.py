@@ -86,7 +86,7 @@ def _context(path: Path) -> dict[str, Any]:
         "charts": drawn,
         "not_drawn": not_drawn,
         "flame": burnt,
-        "figures": [one.figure() for one in (*drawn, *([burnt] if burnt else []))],
+        "figures": [one.figure() for one in drawn] + ([burnt.figure()] if burnt else []),
         "steps_per_point": -(-len(metrics) // MAX_POINTS),
         "costs": _costs(
             costs_of(metrics, summary["eval_before"], summary["eval_after"], samples=summary["method"] not in OFFLINE)

@@ -36,6 +36,7 @@ def describe_environment(*, num_threads: int, weights: str, data: str | None = N
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "cores": available_cores(),
         "threads": num_threads,
         "packages": {name: _version(name) for name in PACKAGES},
@@ -45,13 +46,15 @@ def describe_environment(*, num_threads: int, weights: str, data: str | None = N
 
 
 def memory_metrics() -> dict[str, float]:
-    """``memory/peak_bytes``, the most this process has held so far; empty where the system does not say."""
+    """``memory/peak_bytes`` and ``memory/peak_gpu_bytes``, the most this process has held so far, where there is such
+    memory and the system says how much."""
+    gpu = {"memory/peak_gpu_bytes": float(torch.cuda.max_memory_allocated())} if torch.cuda.is_available() else {}
     if sys.platform == "win32":
-        return {}
+        return gpu
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
-    return {"memory/peak_bytes": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)}
+    return {"memory/peak_bytes": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit), **gpu}
 
 
 def _version(package: str) -> str | None:

@@ -10,6 +10,7 @@ import torch
 
 from oncurve.config import RunConfig
 from oncurve.model import MemoryEstimate, Policy, Workload, estimate_memory
+from oncurve.model.precision import choose_device
 from oncurve.rollout import Collector, local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.types import Group, RunError, Task, weave
@@ -29,8 +30,10 @@ class StepSeconds:
     update: float
 
 
-def available_memory() -> int:
-    """Bytes this process may still take, by the machine and by its control group."""
+def available_memory(device: torch.device) -> int:
+    """Bytes this process may still take: of the GPU, or of the machine and by its control group."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
     free = int(psutil.virtual_memory().available)
     try:
         limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
@@ -71,7 +74,10 @@ def require_memory(config: RunConfig, *, row_tokens: int) -> None:
     Raises:
         RunError: the estimate exceeds what is available; names the largest parts and what lowers them.
     """
-    estimate, available = plan_memory(config, row_tokens=row_tokens), available_memory()
+    estimate, available = (
+        plan_memory(config, row_tokens=row_tokens),
+        available_memory(choose_device(config.model.device)),
+    )
     if estimate.still_needed <= available:
         return
     parts = sorted(estimate.parts().items(), key=lambda part: -part[1])[:4]
