@@ -73,8 +73,8 @@ def smollm2(quick: bool) -> Case:
 CASES: dict[str, Callable[[bool], Case]] = {"embedded": embedded, "qwen3-4m": qwen3, "smollm2": smollm2}
 
 
-def engine_of(case: Case) -> Callable[[], object]:
-    """One rollout of the engine, without an early end."""
+def engine_of(case: Case) -> Callable[[], str]:
+    """One rollout of the engine, without an early end; gives its note."""
     endless = copy.copy(case.policy)
     endless.terminators = frozenset({endless.model.config.vocab_size})
     requests = [
@@ -83,7 +83,12 @@ def engine_of(case: Case) -> Callable[[], object]:
         for index in range(case.group_size)
     ]
     engine = TorchEngine(endless, max_rows=len(requests))
-    return lambda: engine.generate(requests, Sampling(max_tokens=case.max_tokens), policy_version=0)
+
+    def run() -> str:
+        engine.generate(requests, Sampling(max_tokens=case.max_tokens), policy_version=0)
+        return engine.note
+
+    return run
 
 
 def generate_of(case: Case, model: torch.nn.Module) -> Callable[[], object]:
@@ -130,6 +135,7 @@ def measure_case(case: Case, pairs: int) -> dict[str, object]:
         "generate_over_engine": ratios.as_dict(),
         "generate_setting": setting,
         "engine_tokens_per_second": round(num_tokens / seconds, 1),
+        "engine_note": engine(),
         "rows": case.num_prompts * case.group_size,
         "max_tokens": case.max_tokens,
     }

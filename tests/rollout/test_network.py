@@ -19,6 +19,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import Request, TorchEngine
+from oncurve.rollout.grouped import agrees
 from oncurve.rollout.network import Network
 from oncurve.types import Completion, Sampling, derive_seed
 
@@ -147,6 +148,18 @@ def test_a_model_changed_inside_runs_its_own_code(monkeypatch):
     assert gap_to_learner(policy, made).max() < 1e-4
 
 
+def test_rounding_of_the_size_of_the_logits_is_no_other_code_and_other_code_is_found():
+    policy = policy_of(FAMILIES["llama"])
+    ids = torch.arange(20, 36)
+    network = Network(policy.model)
+    with torch.no_grad():
+        logits = policy.model(input_ids=ids[None]).logits[0]
+        assert agrees(network, ids, logits)
+        assert agrees(network, ids, logits + 5)  # a shift is no difference
+        assert not agrees(network, ids, logits + 0.01 * logits.std() * torch.randn_like(logits))
+        assert agrees(network, ids, logits * float("nan"))  # broken weights are found where tokens are drawn
+
+
 def count_tokens(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Tokens of every pass through the network."""
     sizes: list[int] = []
@@ -166,7 +179,7 @@ def test_a_prompt_runs_once_for_its_group_and_what_all_begin_with_once_for_all(m
     asked = requests(4, [(*head, 30), (*head, 31, 32), (*head, 33, 34, 35)])
     sizes = count_tokens(monkeypatch)
     TorchEngine(policy, max_rows=12).generate(asked, Sampling(max_tokens=2), policy_version=0)
-    assert sizes[1:] == [20, 6, 12]  # behind the 5 tokens of the first use: the head, the tails, one step
+    assert sizes[1:] == [20, 6, 12]  # behind the tokens of the first use: the head, the tails, one step
     sizes.clear()
     TorchEngine(policy, max_rows=3).generate(asked, Sampling(max_tokens=2), policy_version=0)
     assert sum(sizes[1:]) == 20 + 6 + 12

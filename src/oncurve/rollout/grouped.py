@@ -137,10 +137,15 @@ class GroupedBatch:
 def agrees(network: Network, ids: Tensor, logits: Tensor) -> bool:
     """True when the network gives these logits [T, V] for one sequence [T], up to rounding; NaN agrees with anything.
 
+    At the median token the difference is less than a thousandth of the logits' spread, in bfloat16 less than half of
+    it: at the first tokens of a text deep models round that coarsely, whichever code runs them.
+
     Structure says that a model is known; this says that its own code still computes what it did when it became known.
     """
     held = Prompts.empty(network.shape, [len(ids)])
     attend = PromptAttention(network.shape, held, [(0, 0, len(ids))], network.dtype)
     ours = network.logits(network.hidden(ids, torch.arange(len(ids)), attend))
-    gap = (ours.float().log_softmax(-1) - logits.float().log_softmax(-1)).abs()
-    return not bool(gap.mean() > (0.1 if network.dtype is torch.bfloat16 else 1e-3))
+    spread = logits.float() - logits.float().mean(dim=1, keepdim=True)
+    gap = ours.float() - ours.float().mean(dim=1, keepdim=True) - spread
+    share = gap.norm(dim=1) / spread.norm(dim=1)
+    return not bool(share.median() > (0.5 if network.dtype is torch.bfloat16 else 1e-3))
