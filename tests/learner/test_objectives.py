@@ -197,7 +197,7 @@ def _listening(learner: Learner, chosen: list[int]) -> Any:
     ("memory", "bodies", "heads"),
     [
         ({}, 1, 1),
-        ({"micro_batch_tokens": 60}, None, None),
+        ({"micro_batch_tokens": 40}, None, None),
         ({"share_prompts": "never", "micro_batch_tokens": 10_000}, 1, 1),
         ({"logits_chunk_bytes": 4 * 61 * 5}, 1, 8),
     ],
@@ -215,7 +215,7 @@ def test_memory_settings_change_how_the_model_is_run(memory, bodies, heads):
     num_tokens = sum(sizes)
     if bodies is None:
         assert len(widths) > 1
-        assert max(widths) <= 60
+        assert max(widths) <= 40
     else:
         assert len(widths) == bodies
         assert len(sizes) == -(-num_tokens // max(sizes)) == (heads if heads == 1 else -(-num_tokens // 5))
