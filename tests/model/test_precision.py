@@ -3,12 +3,17 @@
 import pytest
 import torch
 
+from oncurve.model import ModelSettings, settled
 from oncurve.model.precision import (
     SMALL_MODEL_PARAMETERS,
+    WORTH_ROUNDING,
+    bfloat16_speedup,
     choose_attention,
     choose_device,
     choose_dtype,
     cpu_has_bfloat16,
+    has_fast_bfloat16,
+    read_cpuinfo,
 )
 from oncurve.types import ModelError
 
@@ -62,3 +67,15 @@ def test_the_device_is_the_gpu_where_torch_can_use_one() -> None:
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain() -> None:
     with pytest.raises(ModelError, match=r'torch can use no GPU here.*model\.device = "auto"'):
         choose_device("cuda")
+
+
+def test_the_gain_of_bfloat16_is_measured_once_and_decides_with_the_hardware() -> None:
+    measured = bfloat16_speedup()
+    assert measured > 0
+    assert bfloat16_speedup() == measured  # a second measurement would not agree to the last digit
+    assert has_fast_bfloat16(CPU) == (cpu_has_bfloat16(read_cpuinfo()) and measured >= WORTH_ROUNDING)
+
+
+def test_settled_settings_say_what_auto_means_and_leave_the_rest() -> None:
+    assert settled(ModelSettings(path="embedded")) == ModelSettings(path="embedded", dtype="float32")  # 0.6 M weights
+    assert settled(ModelSettings(path="embedded", dtype="bfloat16")).dtype == "bfloat16"

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from oncurve.cli.interrupt import Interrupt
 from oncurve.cli.view import RunView, legend
 from oncurve.config import load_config
 from oncurve.model import save_policy
+from oncurve.model.precision import bfloat16_speedup
 from oncurve.report import read_evaluations, render_report
 from oncurve.train import Session, train
 from oncurve.train.environment import available_cores, use_threads
@@ -47,7 +50,8 @@ def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dic
 def _follow(session: Session) -> dict[str, Any]:
     started = time.perf_counter()
     with RunView(session.config.steps, session.step) as view, Interrupt() as is_interrupted:
-        view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n\n{legend(session.config.method)}\n")
+        view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n")
+        view.line(f"{_arithmetic(session)}\n\n{legend(session.config.method)}\n")
         if session.is_finished:
             view.line(f"all {session.step} steps are done; only the last examination is repeated")
         for event in train(session, should_stop=is_interrupted):
@@ -56,6 +60,15 @@ def _follow(session: Session) -> dict[str, Any]:
         if not session.is_finished:
             view.line(f"stopped after {session.step} steps; continue with: oncurve resume {session.folder.path}")
     return _result(session, time.perf_counter() - started, page)
+
+
+def _arithmetic(session: Session) -> str:
+    """Where and in which precision the run computes."""
+    device, dtype = session.policy.model.device, session.config.model.dtype
+    where = f"weights in {dtype} on {device.type}, {torch.get_num_threads()} threads"
+    if device.type != "cpu":
+        return where
+    return f"{where}; products in bfloat16 are {bfloat16_speedup():.1f} times as fast as in float32 here"
 
 
 def _result(session: Session, seconds: float, page: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Networks: load, save and describe Hugging Face causal language models and their tokenizers."""
 
 from oncurve.model.embedded import embedded_directory, fresh_embedded_policy
-from oncurve.model.load import load_policy
+from oncurve.model.load import load_policy, settled
 from oncurve.model.memory import MemoryEstimate, Workload, estimate_memory
 from oncurve.model.policy import Policy
 from oncurve.model.reference import Reference, reference_of, weights_fingerprint
@@ -22,6 +22,7 @@ __all__ = [
     "load_policy",
     "reference_of",
     "save_policy",
+    "settled",
     "value_model_of",
     "weights_fingerprint",
 ]

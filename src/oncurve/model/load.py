@@ -80,6 +80,18 @@ def resolve_dtype(settings: ModelSettings, model: torch.nn.Module) -> torch.dtyp
     return choose_dtype(settings.dtype, num_parameters=num_parameters, has_bfloat16=has_bfloat16)
 
 
+def settled(settings: ModelSettings) -> ModelSettings:
+    """The same settings with the precision that ``auto`` means here written out: it rests on a measurement, and whoever
+    continues the run must not measure again.
+
+    Raises:
+        ModelError: as ``load_policy``.
+    """
+    directory = resolve_directory(settings.path)
+    dtype = resolve_dtype(settings, skeleton(load_config(directory), directory))
+    return settings.model_copy(update={"dtype": str(dtype).removeprefix("torch.")})
+
+
 def _load_full(settings: ModelSettings, directory: Path) -> Policy:
     tokenizer = _load_tokenizer(directory)
     model = _load_model(settings, directory)

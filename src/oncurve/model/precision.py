@@ -1,5 +1,7 @@
 """On which device and in which precision a model runs, and which attention code goes with it."""
 
+import time
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +12,15 @@ from oncurve.types import ModelError
 SMALL_MODEL_PARAMETERS = 20_000_000
 """Below this, rounding costs more than the faster arithmetic gains: float32."""
 
+WORTH_ROUNDING = 1.5
+"""How many times faster a product must be in bfloat16 for ``auto`` to choose it."""
+
+_PRODUCT = (256, 512)
+"""Rows and width of the square product that is timed, a few milliseconds in all."""
+_TRIALS = 5
+
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_DTYPES = (torch.float32, torch.bfloat16)
 _FLAG_LINES = ("flags", "Features")  # x86, ARM
 
 
@@ -50,8 +60,28 @@ def choose_device(requested: Literal["auto", "cpu", "cuda"]) -> torch.device:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """True when the device multiplies bfloat16 in hardware."""
-    return torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu_has_bfloat16(read_cpuinfo())
+    """True when the device multiplies bfloat16 in hardware, and a processor is measured to gain by it."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return cpu_has_bfloat16(read_cpuinfo()) and bfloat16_speedup() >= WORTH_ROUNDING
+
+
+@cache
+def bfloat16_speedup() -> float:
+    """How many times faster this processor multiplies matrices in bfloat16 than in float32, measured once a process.
+
+    The two take turns, and the fastest of each counts: other work on the machine only ever makes one slower.
+    """
+    rows, width = _PRODUCT
+    pairs = {dtype: (torch.ones(rows, width, dtype=dtype), torch.ones(width, width, dtype=dtype)) for dtype in _DTYPES}
+    best = dict.fromkeys(_DTYPES, float("inf"))
+    with torch.inference_mode():
+        for _ in range(_TRIALS + 1):  # the first also pays for choosing a kernel; it is never the fastest
+            for dtype, (left, right) in pairs.items():
+                started = time.perf_counter()
+                torch.mm(left, right)
+                best[dtype] = min(best[dtype], time.perf_counter() - started)
+    return best[torch.float32] / best[torch.bfloat16]
 
 
 def choose_dtype(

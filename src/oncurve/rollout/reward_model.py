@@ -21,7 +21,7 @@ from transformers import (
 from oncurve.model.border import reading
 from oncurve.model.checks import check_finite, check_vocabulary
 from oncurve.model.load import LOCAL, load_config
-from oncurve.model.precision import choose_dtype, cpu_has_bfloat16, read_cpuinfo
+from oncurve.model.precision import choose_dtype, has_fast_bfloat16
 from oncurve.types import ConfigError, Message, ModelError, Verdict
 from oncurve.verify import Item, Verifier
 from oncurve.verify.items import correct, no_verdict, wrong
@@ -159,7 +159,7 @@ def _dtype(config: PreTrainedConfig, settings: RewardModelSettings, directory: P
     with reading(f"{directory / 'config.json'} as a sequence classifier"), torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]
     size = sum(parameter.numel() for parameter in model.parameters())
-    return choose_dtype(settings.dtype, num_parameters=size, has_bfloat16=cpu_has_bfloat16(read_cpuinfo()))
+    return choose_dtype(settings.dtype, num_parameters=size, has_bfloat16=has_fast_bfloat16(torch.device("cpu")))
 
 
 def _label_index(config: PreTrainedConfig, settings: RewardModelSettings) -> int | None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from oncurve.model.precision import bfloat16_speedup
+
 PACKAGES = ("oncurve", "torch", "transformers", "tokenizers", "peft", "numpy")
 
 
@@ -36,6 +38,7 @@ def describe_environment(*, num_threads: int, weights: str, data: str | None = N
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": torch.backends.cpu.get_cpu_capability(),
+        "bfloat16_speedup": round(bfloat16_speedup(), 2),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "cores": available_cores(),
         "threads": num_threads,

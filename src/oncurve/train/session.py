@@ -11,7 +11,7 @@ from oncurve.config import RunConfig, dump_config, load_config, with_absolute_pa
 from oncurve.evaluate import evaluate_policy
 from oncurve.evaluate.adversarial import reward_metrics
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
-from oncurve.model import Policy, load_policy, weights_fingerprint
+from oncurve.model import Policy, load_policy, settled, weights_fingerprint
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
 from oncurve.rollout import Judging, local_engine, unit_of
@@ -112,6 +112,7 @@ class Session(ABC):
         num_threads = config.threads or available_cores()
         use_threads(num_threads)
         kind = Session._KINDS[config.method]
+        config = config.model_copy(update={"model": settled(config.model)})
         tasks = load_tasks(config.tasks, seed=config.seed)
         require_memory(config, row_tokens=config.rollout.sampling.max_tokens + 1)
         material = kind.load(config, load_policy(config.model, seed=config.seed), tasks)
