@@ -62,7 +62,7 @@ def choose_device(requested: Literal["auto", "cpu", "cuda"]) -> torch.device:
 def has_fast_bfloat16(device: torch.device) -> bool:
     """True when the device multiplies bfloat16 in hardware, and a processor is measured to gain by it."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     return cpu_has_bfloat16(read_cpuinfo()) and bfloat16_speedup() >= WORTH_ROUNDING
 
 
