@@ -7,8 +7,9 @@
 Both trainers are children of this process with the same environment and threads; each does one step when told, so a
 pair of steps meets the same machine. Same model, prompts, group size, lengths, reward, learning rate. TRL runs in an
 environment of its own, made at the first use (some minutes, 1.5 GB, not counted), with the settings that were fastest
-for it: bfloat16 weights, no checkpointing, one micro-batch, no logging. Ours records its metrics and rollouts within
-the step, as every run does. Ratios are TRL / oncurve: above 1, oncurve is faster.
+for it: bfloat16 weights (float32 where accuracy counts), no checkpointing, large micro-batches, no logging. Ours
+records its metrics and rollouts within the step, as every run does. Ratios are TRL / oncurve: above 1, oncurve is
+faster.
 """
 
 import argparse
@@ -68,7 +69,9 @@ class Side:
         line = self._child.stdout.readline() if self._child.stdout else ""
         if not line:
             tail = self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
-            raise SystemExit(f"{self.name} ended with {self._child.wait()}:\n{tail}")
+            status = self._child.wait()
+            hint = "killed, for memory? Try --trl-micro-batches.\n" if status == -9 else ""
+            raise SystemExit(f"{self.name} ended with {status}: {hint}{tail}")
         found: dict[str, Any] = json.loads(line)
         return found
 

@@ -89,6 +89,17 @@ class Held(TrainerCallback):
         self._started, self._cpu_started = time.perf_counter(), time.process_time()
 
 
+def give_positions(_: Any, words: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Count positions from the first real token, as ``generate`` does.
+
+    The trainer pads prompts on the left and passes no positions, so that a model with learned ones would be trained at
+    other positions than it was sampled at, and learn far less.
+    """
+    if "position_ids" not in named and named.get("labels") is not None:
+        named = named | {"position_ids": (named["attention_mask"].cumsum(-1) - 1).clamp(min=0)}
+    return words, named
+
+
 def settings_of(job: dict[str, Any], folder: Path) -> GRPOConfig:
     learner, rows = job["learner"], job["num_prompts"] * job["group_size"]
     micro_batches = job.get("micro_batches", 1)
@@ -106,8 +117,7 @@ def settings_of(job: dict[str, Any], folder: Path) -> GRPOConfig:
         shuffle_dataset=False,
         max_steps=job["steps"],
         learning_rate=learner["lr"],
-        lr_scheduler_type="constant_with_warmup" if learner["warmup_steps"] else "constant",
-        warmup_steps=learner["warmup_steps"],
+        lr_scheduler_type="constant",
         weight_decay=learner["weight_decay"],
         adam_beta1=learner["beta1"],
         adam_beta2=learner["beta2"],
@@ -142,6 +152,7 @@ def main() -> None:
         processing_class=AutoTokenizer.from_pretrained(job["model"]),
         callbacks=[held],
     )
+    trainer.model.register_forward_pre_hook(give_positions, with_kwargs=True)
     held.trainer, generate = trainer, trainer._generate
 
     def timed(*words: Any) -> Any:
