@@ -22,8 +22,8 @@ CASES = {
 }
 TOLERANCE = 0.25
 """Of the peak of the process, libraries included."""
-BEYOND = 0.3
-"""Of what it takes beyond the libraries: what they load at the first step and keep for themselves is in neither."""
+BEYOND = 0.35
+"""Of what it takes beyond the libraries: what they keep for themselves is in no part. With LoRA a third goes unseen."""
 
 
 @pytest.mark.parametrize("case", CASES)

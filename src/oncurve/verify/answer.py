@@ -234,7 +234,7 @@ def _same_offer(other: Answer, last: Answer, comparer: Comparer) -> bool:
 
 def _prose_equals(answer: Answer, gold: Answer, comparer: Comparer, is_marked: bool) -> bool:
     """A sentence in the answer place counts for the value that it asserts."""
-    if answer.node[0] != "text" or gold.node[0] == "text" or _OPEN_END.fullmatch(answer.text):
+    if answer.node[0] != "text" or gold.node[0] == "text" or _is_open_end(answer.text):
         return False
     letter, chosen = gold_choice(gold.text), named_choice(answer.text)[0]
     if letter and chosen and letter != chosen:
@@ -252,7 +252,16 @@ def _without_echo(item: Item) -> str:
     return item.text[len(prompt) :] if len(prompt) > 20 and item.text.startswith(prompt) else item.text
 
 
-_OPEN_END = re.compile(r"[^a-zA-Z]*\d[^a-zA-Z]*(?:\.\.|\\ldots)")
-"""``7...``: some number that begins so."""
+_LETTER = re.compile(r"[a-zA-Z]")
+_DIGIT = re.compile(r"\d")
+
+
+def _is_open_end(text: str) -> bool:
+    """``7...``: some number that begins so, and no word before the dots."""
+    if not text.endswith(("..", "\\ldots")):
+        return False
+    begun = text.removesuffix("\\ldots").removesuffix("..")
+    return _LETTER.search(begun) is None and _DIGIT.search(begun) is not None
+
 
 _read_gold = lru_cache(maxsize=4096)(read_gold)
