@@ -9,6 +9,7 @@ import pytest
 from oncurve.types import DataError, Status, Task
 from oncurve.verify import AnswerSettings, AnswerVerifier, Item, check_golds
 from oncurve.verify.answers.cases import judge_cases
+from oncurve.verify.answers.gold import read_gold
 
 DATA = Path(__file__).parent / "data"
 
@@ -153,3 +154,13 @@ def test_cases_come_back_in_order_with_everything_a_table_needs():
     assert all(result["seconds"] < 1 and result["evidence"] for result in results)
     with pytest.raises(ValueError, match="case z needs gold"):
         list(judge_cases([{"id": "z", "completion": "4"}]))
+
+
+@pytest.mark.parametrize("gold", ["\\frac{1}{", "[1,2", "1/0", "\\frac{3}{0}"])
+def test_broken_mathematics_is_no_gold(gold: str):
+    assert read_gold(gold) is None
+
+
+@pytest.mark.parametrize("gold", ["[1,2)", "a) Paris", "0/5", "A)", "\\text{yes}", "1.2.3.4"])
+def test_what_only_looks_broken_is_a_gold(gold: str):
+    assert read_gold(gold) is not None

@@ -2,11 +2,12 @@
 
 from oncurve.verify.answers.extract import extract
 from oncurve.verify.answers.grammar import Answer, parse
-from oncurve.verify.answers.nodes import walk
+from oncurve.verify.answers.nodes import number, walk
 from oncurve.verify.answers.sentence import candidates
 
 _LONG = 120
 _NOTHING = frozenset(("nan", "null", "n/a"))
+_ZERO = number(0)
 _SEVERAL = frozenset(("list", "any", "set", "tuple"))
 
 
@@ -14,7 +15,8 @@ def read_gold(gold: str, exotic_digits: bool = True) -> Answer | None:
     """The gold as an answer; None when it states nothing.
 
     A gold may be the bare answer, set in math mode, boxed (several boxes are a list), or a worked solution that ends
-    in ``####``, a box, or a sentence that states the answer. Nothing: blank, an empty box, the NaN of a missing cell.
+    in ``####``, a box, or a sentence that states the answer. Nothing: blank, an empty box, the NaN of a missing cell,
+    broken mathematics such as an open brace.
     """
     bare = gold.rpartition("####")[2].strip()
     if "boxed" in bare or "fbox" in bare:
@@ -24,7 +26,21 @@ def read_gold(gold: str, exotic_digits: bool = True) -> Answer | None:
         if len(bare) > _LONG or found.problem.endswith("empty"):
             return None
     answer = _read(bare, exotic_digits)
-    return None if answer is None or answer.text.casefold() in _NOTHING else answer
+    return None if answer is None or answer.text.casefold() in _NOTHING or _is_broken(answer) else answer
+
+
+def _is_broken(answer: Answer) -> bool:
+    """Mathematics that did not parse: braces that do not close; without a letter any bracket that does not; x/0."""
+    text = answer.text
+    if answer.node[0] == "div" and answer.node[2] == _ZERO:
+        return True
+    if answer.node[0] != "text":
+        return False
+    if text.count("{") != text.count("}"):
+        return True
+    num_open, num_closed = (sum(map(text.count, signs)) for signs in ("([", ")]"))
+    is_wordless = not any(letter.isalpha() for letter in text)
+    return is_wordless and num_open != num_closed
 
 
 def _read(text: str, exotic_digits: bool) -> Answer | None:
