@@ -92,6 +92,8 @@ def refuse_other_run(run: PlannedRun) -> None:
     there, now = (_flat(config.model_dump(mode="json")) for config in (load_config(recorded), run.config))
     if run.config.method == "dpo":  # its steps follow from its pairs
         now["steps"] = there["steps"]
+    if run.config.model.dtype == "auto":  # a run writes down what that came to
+        now["model.dtype"] = there["model.dtype"]
     changed = [name for name in {**there, **now} if there.get(name) != now.get(name)]
     if changed:
         listed = "; ".join(f"{name} was {there.get(name)!r}, is {now.get(name)!r}" for name in changed[:4])
