@@ -10,6 +10,7 @@ from oncurve.cli.words import split_words
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object on stdout.")]
+LinearRun = Annotated[Path, Parameter(help="The run folder, of linear functions.")]
 
 icl = App(
     name="icl",
@@ -59,15 +60,10 @@ def evaluate(run: Path, *, prompts: int | None = None, as_json: Json = False) ->
 
 
 @icl.command
-def probe(run: Path, *words: Words, as_json: Json = False) -> None:
+def probe(run: LinearRun, *words: Words, as_json: Json = False) -> None:
     """Read a prediction out of every layer and match it with iterates of Newton and gradient descent.
 
     Writes probe.json. Its settings can follow: --fit_prompts 4096 --held_out_prompts 1024
-
-    Parameters
-    ----------
-    run:
-        The run folder, of linear functions.
     """
     from oncurve.cli.icl_measure import probe_lab
 
@@ -75,15 +71,10 @@ def probe(run: Path, *words: Words, as_json: Json = False) -> None:
 
 
 @icl.command
-def shift(run: Path, *words: Words, as_json: Json = False) -> None:
+def shift(run: LinearRun, *words: Words, as_json: Json = False) -> None:
     """Measure prompts unlike those of training: scaled weights and inputs, subspaces, skewed inputs, noise, queries.
 
     Writes shift.json. Its settings can follow: --num_prompts 1024 --resamples 1000
-
-    Parameters
-    ----------
-    run:
-        The run folder, of linear functions.
     """
     from oncurve.cli.icl_measure import shift_lab
 
