@@ -19,19 +19,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from oncurve.icl import transforms
 from oncurve.icl.baselines import bayes_penalty, fit_least_squares, fit_ridge
 from oncurve.icl.functions import FunctionSettings, InputTransform, Prompts, normaliser, sample
 from oncurve.icl.records import Record
 from oncurve.icl.similarity import Predict
-from oncurve.icl.transforms import (
-    in_random_orthant,
-    in_subspace,
-    query_is_an_example,
-    query_orthogonal,
-    scale_inputs,
-    scale_query,
-    skew,
-)
 from oncurve.types import Settings, derive_seed
 
 SHIFT_FILE = "shift.json"
@@ -158,24 +150,29 @@ def cases(functions: FunctionSettings) -> list[Case]:
         *(_weight_case(scale, paper) for scale, paper in ((1 / 3, 0.0012), (0.5, 0.0008), (2, 0.0016), (3, 0.0278))),
         *(_input_case(scale, paper) for scale, paper in ((1 / 3, 0.30), (0.5, 0.013), (2, 0.043), (3, 0.58))),
         *(_query_case(scale) for scale in (1 / 16, 0.5, 2.0, 4.0)),
-        Case(name="skewed covariance", family="inputs", transform=skew),
+        Case(name="skewed covariance", family="inputs", transform=transforms.skew),
         Case(
             name="d/2 subspace",
             family="inputs",
-            transform=in_subspace,
+            transform=transforms.in_subspace,
             paper={"d/2": 0.036, "d": 0.0014, "2d": 0.00057},
         ),
-        Case(name="random orthant", family="inputs", transform=in_random_orthant, paper={"d": 0.062, "2d": 0.004}),
+        Case(
+            name="random orthant",
+            family="inputs",
+            transform=transforms.in_random_orthant,
+            paper={"d": 0.062, "2d": 0.004},
+        ),
         Case(
             name="query is an example",
             family="query",
-            transform=query_is_an_example,
+            transform=transforms.query_is_an_example,
             paper={"d/2": 0.001, "d": 0.001, "2d": 0.0005},
         ),
         Case(
             name="query orthogonal to the examples",
             family="query",
-            transform=query_orthogonal,
+            transform=transforms.query_orthogonal,
             is_below_d=True,
             paper={"d/2": 1.0},
         ),
@@ -197,12 +194,14 @@ def _weight_case(scale: float, paper: float) -> Case:
 
 def _input_case(scale: float, paper: float) -> Case:
     name = f"inputs × {Fraction(scale).limit_denominator(64)}"
-    return Case(name=name, family="input scale", transform=scale_inputs(scale), scale=scale, paper={"2d": paper})
+    return Case(
+        name=name, family="input scale", transform=transforms.scale_inputs(scale), scale=scale, paper={"2d": paper}
+    )
 
 
 def _query_case(scale: float) -> Case:
     name = f"query × {Fraction(scale).limit_denominator(64)}"
-    return Case(name=name, family="query scale", transform=scale_query(scale), scale=scale)
+    return Case(name=name, family="query scale", transform=transforms.scale_query(scale), scale=scale)
 
 
 def _measure(
