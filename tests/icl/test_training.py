@@ -14,10 +14,11 @@ from oncurve.icl.evaluate import held_out
 from oncurve.icl.functions import sample
 from oncurve.icl.run import generator, load_run, new_regressor, read_settings
 from oncurve.icl.settings import CurriculumSettings, LabSettings, OptimizerSettings
-from oncurve.icl.training import Measured, Saved, Training, train
+from oncurve.icl.training import Measured, Training, train
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from oncurve.icl.training_optimizer import Optimizer, rate
 from oncurve.report import read_metrics
+from oncurve.report.progress import Saved
 from oncurve.types import ConfigError, NumericsError, RunError
 from tests.icl.conftest import TINY
 from tests.icl.killed_training import train_until

@@ -19,6 +19,7 @@ from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, s
 from oncurve.icl.training_optimizer import Optimizer, rate
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
+from oncurve.report.progress import Saved
 from oncurve.types import ConfigError, NumericsError
 
 
@@ -29,14 +30,6 @@ class Measured:
     step: int
     """Steps done so far."""
     metrics: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Saved:
-    """A checkpoint is safe on disk."""
-
-    step: int
-    path: Path
 
 
 class Training:

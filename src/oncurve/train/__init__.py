@@ -1,6 +1,7 @@
 """The loops: online (rollout, verify, update) and offline (given pairs or examples)."""
 
-from oncurve.train.events import Evaluated, Event, Noted, Saved, Stepped
+from oncurve.report.progress import Saved
+from oncurve.train.events import Evaluated, Event, Noted, Stepped
 from oncurve.train.formula import formula_of
 from oncurve.train.loops import train
 from oncurve.train.offline_session import OfflineSession

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from oncurve.evaluate import Evaluation
+from oncurve.report.progress import Saved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,14 +22,6 @@ class Stepped:
     step: int
     """Steps done so far, this one included."""
     metrics: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Saved:
-    """A checkpoint is safe on disk."""
-
-    step: int
-    path: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

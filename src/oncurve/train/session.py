@@ -14,12 +14,13 @@ from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, settled, weights_fingerprint
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
+from oncurve.report.progress import Saved
 from oncurve.rollout import Judging, local_engine, unit_of
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
 from oncurve.train.checks import recorded, require_history, require_same_data, require_same_start
 from oncurve.train.environment import available_cores, describe_environment, use_threads
-from oncurve.train.events import Evaluated, Saved
+from oncurve.train.events import Evaluated
 from oncurve.train.formula import formula_of
 from oncurve.train.plan import require_memory
 from oncurve.verify import Scorer
