@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from oncurve.icl.baselines import bayes, least_squares
-from oncurve.icl.functions import FunctionSettings, Prompts, normaliser, sample
+from oncurve.icl.functions import FunctionSettings, Prompts, normaliser, require_linear, sample
 from oncurve.icl.iterates import descent_predictions, newton_predictions
 from oncurve.icl.records import Record
+from oncurve.icl.run import measure_run
 from oncurve.icl.similarity import error_similarity
 from oncurve.icl.trend import Trend, trend
 from oncurve.types import Settings, derive_seed
@@ -107,20 +108,12 @@ class ProbeResult(Record):
 def run_probe(run: Path, settings: ProbeSettings | None = None) -> ProbeResult:
     """Probe the network of a run and write ``probe.json`` into its folder.
 
-    Args:
-        run: a folder that `oncurve icl train` made.
-        settings: how much is measured.
-
-    Raises:
-        RunError, StorageError: the run cannot be read, or the result not be written.
-        ValueError: the functions of the run are not linear.
+    Raises as ``measure_run`` and ``probe``.
     """
-    from oncurve.icl.run import load_run
-
-    config, network = load_run(run)
-    result = probe(network, config.functions, network.max_points, settings or ProbeSettings())
-    result.write(run / PROBE_FILE)
-    return result
+    chosen = settings or ProbeSettings()
+    return measure_run(
+        run, PROBE_FILE, lambda functions, network: probe(network, functions, network.max_points, chosen)
+    )
 
 
 def probe(network: Layered, functions: FunctionSettings, num_points: int, settings: ProbeSettings) -> ProbeResult:
@@ -135,11 +128,7 @@ def probe(network: Layered, functions: FunctionSettings, num_points: int, settin
     Raises:
         ValueError: the class has no weights that an iteration could approach.
     """
-    if functions.kind not in ("linear", "sparse"):
-        raise ValueError(
-            f"the probe compares layers with iterations for linear functions; this run learnt {functions.kind!r}. "
-            "Train one with --functions.kind linear."
-        )
+    require_linear(functions, "the probe compares layers with iterations for")
     generator = torch.Generator().manual_seed(derive_seed("icl probe", settings.seed) % 2**63)
     weights = fit_read_outs(network, sample(functions, settings.fit_prompts, num_points, generator))
     held_out = sample(functions, settings.held_out_prompts, num_points, generator)

@@ -8,18 +8,23 @@
 """
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import tomli_w
 import torch
 from pydantic import ValidationError
 
-from oncurve.icl.functions import normaliser
+from oncurve.icl.functions import FunctionSettings, normaliser
 from oncurve.icl.network import Regressor
+from oncurve.icl.records import Record
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint
 from oncurve.report import RunFolder
 from oncurve.types import RunError, derive_seed
+
+_R = TypeVar("_R", bound=Record)
 
 
 def new_regressor(settings: LabSettings) -> Regressor:
@@ -82,3 +87,20 @@ def load_run(path: Path) -> tuple[LabSettings, Regressor]:
     regressor = new_regressor(settings)
     regressor.load_state_dict(load_checkpoint(found[-1])["weights"])
     return settings, regressor.eval().requires_grad_(False)
+
+
+def measure_run(run: Path, file: str, measure: Callable[[FunctionSettings, Regressor], _R]) -> _R:
+    """Measure the network of a run and write the result into its folder, under a name.
+
+    Args:
+        run: a folder that `oncurve icl train` made.
+        file: name of the result in it.
+        measure: takes the functions that the network was trained on, and the network.
+
+    Raises:
+        RunError, StorageError: the run cannot be read, or the result not be written.
+    """
+    settings, network = load_run(run)
+    result = measure(settings.functions, network)
+    result.write(run / file)
+    return result

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from oncurve.icl import transforms
 from oncurve.icl.baselines import bayes_penalty, fit_least_squares, fit_ridge
-from oncurve.icl.functions import FunctionSettings, InputTransform, Prompts, normaliser, sample
+from oncurve.icl.functions import FunctionSettings, InputTransform, Prompts, normaliser, require_linear, sample
 from oncurve.icl.records import Record
+from oncurve.icl.run import measure_run
 from oncurve.icl.similarity import Predict
 from oncurve.types import Settings, derive_seed
 
@@ -100,20 +101,12 @@ class ShiftResult(Record):
 def run_shift(run: Path, settings: ShiftSettings | None = None) -> ShiftResult:
     """Measure the network of a run under all shifts and write ``shift.json`` into its folder.
 
-    Args:
-        run: a folder that `oncurve icl train` made.
-        settings: how much is measured.
-
-    Raises:
-        RunError, StorageError: the run cannot be read, or the result not be written.
-        ValueError: the functions of the run are not linear.
+    Raises as ``measure_run`` and ``shift``.
     """
-    from oncurve.icl.run import load_run
-
-    config, network = load_run(run)
-    result = shift(network.predict, config.functions, network.max_points, settings or ShiftSettings())
-    result.write(run / SHIFT_FILE)
-    return result
+    chosen = settings or ShiftSettings()
+    return measure_run(
+        run, SHIFT_FILE, lambda functions, network: shift(network.predict, functions, network.max_points, chosen)
+    )
 
 
 def shift(predict: Predict, functions: FunctionSettings, max_points: int, settings: ShiftSettings) -> ShiftResult:
@@ -128,11 +121,7 @@ def shift(predict: Predict, functions: FunctionSettings, max_points: int, settin
     Raises:
         ValueError: the class of functions is not linear.
     """
-    if functions.kind not in ("linear", "sparse"):
-        raise ValueError(
-            f"the shifts are of linear functions; this run learnt {functions.kind!r}. "
-            "Train one with --functions.kind linear."
-        )
+    require_linear(functions, "the shifts are of")
     places = _places(functions.dimension, max_points)
     rows = [
         _measure(predict, case, functions, place, count, settings)

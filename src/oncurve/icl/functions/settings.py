@@ -55,3 +55,11 @@ def normaliser(settings: FunctionSettings) -> float:
     return {"linear": float(settings.dimension), "relu": float(settings.dimension), "tree": 1.0}.get(
         settings.kind, float(settings.sparsity)
     )
+
+
+def require_linear(settings: FunctionSettings, measured: str) -> None:
+    """Raise ValueError unless the functions have weights w with f(x) = w.x; ``measured`` begins the sentence."""
+    if settings.kind not in ("linear", "sparse"):
+        raise ValueError(
+            f"{measured} linear functions; this run learnt {settings.kind!r}. Train one with --functions.kind linear."
+        )
