@@ -472,12 +472,14 @@ def test_a_job_whose_every_jail_fails_is_an_error_not_a_result():
 def test_threads_share_a_pool_and_wait_for_a_free_jail():
     pool = JailPool(settings("none", num_workers=2))
     running, most, lock, results = [0], [0], threading.Lock(), []
+    pair = threading.Barrier(2)  # sixteen jobs in eight twos: one at a time would be waited for in vain
 
     def job(jail: Jail) -> Any:
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
         try:
+            pair.wait(60)
             return call(jail, "import time\ndef f(): time.sleep(0.05); return 1")
         finally:
             with lock:

@@ -235,10 +235,19 @@ def test_an_argument_that_is_not_plain_data_is_refused_before_anything_starts(ma
         make_worker("def f(x): return x").call({"x": object()})
 
 
-def test_an_interrupted_call_does_not_answer_the_next_one(make_worker: MakeWorker):
-    worker = make_worker("import time\ndef f(x, s):\n    time.sleep(s)\n    return x")
-    worker.start()
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+def test_an_interrupted_call_does_not_answer_the_next_one(make_worker: MakeWorker, tmp_path: Path):
+    called = tmp_path / "called"
+    worker = make_worker(
+        f"import pathlib, time\nCALLED = pathlib.Path({str(called)!r})\n"
+        "def f(x, s):\n    CALLED.touch()\n    time.sleep(s)\n    return x",
+        timeout_s=100.0,
+    )
+
+    def interrupt() -> None:
+        if wait_until(called.exists, 60.0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         worker.call({"x": "old", "s": 60.0})
     assert worker.call({"x": "new", "s": 0.0}).value == "new"

@@ -111,9 +111,10 @@ def test_the_queue_is_bounded_and_submit_waits_for_room(make_pool: MakePool, tmp
     producer = threading.Thread(target=produce)
     producer.start()
     assert wait_until((tmp_path / "runs-0").exists)
-    assert wait_until(lambda: pool.num_queued == 3)
+    assert wait_until(lambda: len(submitted) == 4)  # one runs, three wait
+    assert pool.num_queued == 3
     time.sleep(0.1)
-    assert len(submitted) == 4  # one runs, three wait; the fifth submit has not returned
+    assert len(submitted) == 4  # the fifth submit has not returned
     (tmp_path / "go").touch()
     producer.join()
     assert [job.result().value[0] for job in submitted] == list(range(12))
@@ -230,7 +231,8 @@ def test_only_a_death_is_tried_again(make_pool: MakePool, tmp_path: Path, body: 
                 {body}
             return os.getpid()
         """
-    pool = make_pool(source, num_workers=1, timeout_s=1.0, memory_bytes=512 * 1024**2)
+    timeout_s = 1.0 if cause == "timeout" else 30.0
+    pool = make_pool(source, num_workers=1, timeout_s=timeout_s, memory_bytes=512 * 1024**2)
     pool.start()
     before, outcome, after = pool.map([{"bad": False}, {"bad": True}, {"bad": False}])
     assert outcome.cause == cause, outcome

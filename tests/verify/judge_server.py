@@ -31,7 +31,11 @@ Answer = Callable[[str], str | Reply]
 
 
 class JudgeServer:
-    """Replies by ``answer``, which is given the user's message; records what came in."""
+    """Replies by ``answer``, which is given the user's message; records what came in.
+
+    ``most_at_once`` is exact: a request counts until the first byte of its reply is sent, so a client that waits for
+    replies cannot have its next request counted beside it.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -77,19 +81,24 @@ class JudgeServer:
                     server._now += 1
                     server.most_at_once = max(server.most_at_once, server._now)
                 try:
-                    server._send(self, server.answer(payload["messages"][-1]["content"]))
+                    reply = server._reply(payload["messages"][-1]["content"])
                 finally:
                     with server._lock:
                         server._now -= 1
+                server._send(self, reply)
 
             def log_message(self, *_: object) -> None:
                 pass
 
         return Handler
 
-    def _send(self, handler: BaseHTTPRequestHandler, answer: str | Reply) -> None:
+    def _reply(self, message: str) -> Reply:
+        answer = self.answer(message)
         reply = answer if isinstance(answer, Reply) else Reply(answer)
         self._ending.wait(reply.delay_s)
+        return reply
+
+    def _send(self, handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         body = reply.raw
         if body is None:
             body = json.dumps({"choices": [{"message": {"role": "assistant", "content": reply.text}}]}).encode()
@@ -122,11 +131,13 @@ def grade(verdict: str | float) -> Answer:
     return lambda message: f"Some thoughts.\n{mark_in(message)}: {verdict}"
 
 
-def later(seconds: float, answer: Answer) -> Answer:
-    """The same judge, slower."""
+def in_company(num_requests: int, answer: Answer) -> Answer:
+    """The same judge, who replies only when that many requests are there, and a little later in case of one more."""
+    company = threading.Barrier(num_requests)
 
     def slow(message: str) -> str | Reply:
-        time.sleep(seconds)
+        company.wait(60)
+        time.sleep(0.05)
         return answer(message)
 
     return slow

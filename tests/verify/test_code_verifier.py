@@ -220,7 +220,16 @@ def test_equal_programs_are_run_once_also_from_several_threads():
     # A program that is right half of the time by the clock would give different verdicts if it were run again.
     noisy = "import time\ndef f(x):\n    time.sleep(0.3)\n    return time.time_ns()"
     of = task(tests=[{"args": [1], "expected": 0}])
-    verifier = CodeVerifier(CodeSettings(carrier="text", sandbox=SANDBOX))
+    all_have_asked = threading.Barrier(3)
+
+    class Together(CodeVerifier):
+        """Runs nothing before every thread has asked."""
+
+        def _run(self, jobs: dict[str, Any]) -> None:
+            all_have_asked.wait(60)
+            super()._run(jobs)
+
+    verifier = Together(CodeSettings(carrier="text", sandbox=SANDBOX))
     evidence: list[str] = []
 
     def work() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.processes import wait_until
 
 from oncurve.types import DataError, Episode, Message, Status, Task
 from oncurve.verify import Item, RewardSettings, Scorer, check_golds
@@ -438,7 +439,10 @@ import subprocess, time
 class Slow:
     def __init__(self, directory, limits): self.directory = directory
     def reset(self, start): (self.directory / "left").write_text("x")
-    def call(self, name, arguments): subprocess.Popen(["sleep", "600"]); time.sleep(600)
+    def call(self, name, arguments):
+        subprocess.Popen(["sleep", "600"])
+        print("called", file=open(__file__ + ".called", "w"))
+        time.sleep(600)
     def state(self): return {}
 """
 
@@ -453,7 +457,7 @@ def test_a_killed_run_leaves_no_process_and_no_file(tmp_path):
     )
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
-    time.sleep(0.5)  # the slow episode holds a file and a grandchild
+    assert wait_until((tmp_path / "slow.py.called").exists)  # the slow episode holds a file and a grandchild
     assert left() - before
     os.kill(run.pid, signal.SIGKILL)
     run.wait()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_server import Answer, JudgeServer, Reply, fenced_in, grade, later, mark_in
+from judge_server import Answer, JudgeServer, Reply, fenced_in, grade, in_company, mark_in
 
 from oncurve.types import ConfigError, Message, Status, Task, Verdict
 from oncurve.verify import Item, RewardSettings, Scorer
@@ -202,7 +202,8 @@ def test_verdicts_come_in_the_order_of_the_items():
 )
 def test_a_failure_is_no_verdict_with_its_cause(reply: Reply, cause: str):
     started = time.monotonic()
-    (found,) = judged(lambda _: reply, "an answer", endpoint={"timeout_s": 0.8, "max_reply_bytes": 150_000})
+    timeout_s = 0.8 if cause == "timeout" else 60.0
+    (found,) = judged(lambda _: reply, "an answer", endpoint={"timeout_s": timeout_s, "max_reply_bytes": 150_000})
     assert (found.status, found.reward, found.cause) == (Status.NO_VERDICT, None, cause)
     assert found.evidence.startswith("fallible judge: ")
     assert time.monotonic() - started < 10
@@ -235,8 +236,10 @@ def test_pauses_double_and_the_server_may_ask_for_more():
 
 
 def test_no_more_requests_at_once_than_allowed():
-    with JudgeServer(later(0.05, grade(5))) as server:
-        judge_of(server, endpoint={"max_concurrent": 3}).judge(items(*"abcdefghijkl"))
+    # Twelve requests in four threes: fewer than three at once would be waited for in vain.
+    with JudgeServer(in_company(3, grade(5))) as server:
+        verdicts = judge_of(server, endpoint={"max_concurrent": 3, "timeout_s": 120}).judge(items(*"abcdefghijkl"))
+    assert [verdict.reward for verdict in verdicts] == [0.5] * 12
     assert len(server.payloads) == 12
     assert server.most_at_once == 3
 
