@@ -21,6 +21,7 @@ from oncurve.icl.baselines import (
     reference_of,
     ridge,
     ridge_weights,
+    strong_counts,
     tree,
     two_layer,
     zero,
@@ -133,7 +134,7 @@ def test_ridge_with_the_bayes_penalty_beats_every_other_penalty():
     best = error(bayes(settings).predict(drawn.inputs, drawn.targets))
     assert best == error(ridge(drawn.inputs, drawn.targets, 0.0625))  # 0.25 / 4
     assert best < min(error(ridge(drawn.inputs, drawn.targets, penalty)) for penalty in (0.01, 0.25, 1.0))
-    assert reference_of(FunctionSettings()).name == "least squares"
+    assert reference_of(FunctionSettings(), [1]).name == "least squares"
 
 
 def test_lasso_by_hand():
@@ -212,6 +213,23 @@ def test_each_class_of_functions_has_its_own_strong_baselines():
     assert names["tree"][4:] == ["greedy tree", "greedy tree on signs", "boosted trees", "boosted trees on signs"]
     assert names["relu"] == [*common, "two-layer network by Adam"]
     assert [one.name for one in baselines_for(FunctionSettings(noise_std=0.1), [2])][:2] == ["ridge", "least squares"]
+
+
+def test_each_class_is_measured_against_the_best_that_is_known_for_it():
+    kinds = ("linear", "sparse", "tree", "relu")
+    found = [reference_of(FunctionSettings(kind=kind, dimension=3, sparsity=1), [2, 4]) for kind in kinds]
+    assert [one.name for one in found] == [
+        "least squares",
+        "Lasso",
+        "boosted trees on signs",
+        "two-layer network by Adam",
+    ]
+    assert [one.counts for one in found] == [None, (2, 4), (2, 4), (2, 4)]
+
+
+def test_where_the_slow_baselines_are_fitted():
+    assert strong_counts(41, 4) == [10, 20, 30, 40]
+    assert strong_counts(3, 9) == [1, 2]
 
 
 def test_lasso_beats_least_squares_on_sparse_functions():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from oncurve.icl.baselines import least_squares, zero
+from oncurve.icl.baselines import least_squares, strong_baselines_for, zero
 from oncurve.icl.evaluate import held_out, squared_errors
 from oncurve.icl.evaluate_run import curves_csv, examine, examine_run
 from oncurve.icl.functions import FunctionSettings
@@ -62,6 +62,38 @@ def test_noise_makes_ridge_the_reference():
     ridge, squares = (next(one for one in found.curves if one.name == name) for name in ("ridge", "least squares"))
     assert sum(ridge.errors) < sum(squares.errors)
     assert found.ratio_reference > found.ratio_mean
+
+
+@pytest.mark.parametrize(
+    ("functions", "name"),
+    [
+        ({"kind": "sparse", "sparsity": 1}, "Lasso"),
+        ({"kind": "tree", "tree_depth": 2}, "boosted trees on signs"),
+    ],
+)
+def test_other_classes_are_set_against_the_best_known_for_them_and_not_least_squares(functions, name):
+    found = examine(settings(**functions), predictor(zero), step=0, num_prompts=80)
+    assert found.reference == name
+    assert found.reference_counts == (1, 2, 4, 5, 6)  # 6 examples at most, in fifths, rounded
+    reference = found.curves[-1]
+    assert (reference.name, reference.counts) == (name, (1, 2, 4, 5, 6))
+    # The same fit by hand, on the first 64 of the 80 prompts.
+    chosen = settings(**functions)
+    prompts = held_out(chosen, 64)
+    best = strong_baselines_for(chosen.functions, [1, 2, 4, 5, 6])[-1].predict(prompts.inputs, prompts.targets)
+    theirs, mine = ((one - prompts.clean)[:, [1, 2, 4, 5, 6]].square().sum() for one in (best, zero(*_seen(prompts))))
+    assert found.ratio_reference == pytest.approx(float(mine / theirs), rel=1e-5)
+    rows = [row for row in csv.DictReader(curves_csv(found).splitlines()) if row["predictor"] == name]
+    assert [row["examples"] for row in rows] == ["1", "2", "4", "5", "6"]
+
+
+def _seen(prompts):
+    return prompts.inputs, prompts.targets
+
+
+def test_linear_functions_are_compared_at_every_number_of_examples_up_to_2d():
+    longer = settings().model_copy(update={"num_points": 9})
+    assert examine(longer, predictor(zero), step=0, num_prompts=20).reference_counts == tuple(range(7))
 
 
 def test_the_wide_interval_holds_the_narrow_one_and_the_mean():

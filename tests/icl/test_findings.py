@@ -4,6 +4,7 @@ import pytest
 
 from oncurve.icl.probe import Matching, ProbeResult, ProbeSettings
 from oncurve.icl.report.findings import (
+    class_findings,
     curve_findings,
     probe_findings,
     shift_findings,
@@ -32,6 +33,23 @@ def test_close_to_ridge():
     assert good.agrees is True
     assert good.text.endswith("E(4) is 0.14, ridge 0.1.")
     assert curve_findings([1.0, 0.5, 0.5, 0.5, 0.5], ridge, "ridge", 2)[0].agrees is False
+
+
+def test_other_classes_are_compared_with_what_was_made_for_them():
+    found = {
+        "ratio_reference": 1.2,
+        "ratio_below_d": 0.98,
+        "reference": "Lasso",
+        "reference_counts": [2, 4],
+        "dimension": 3,
+    }
+    near, sparse = class_findings(found, "sparse")
+    assert (near.agrees, sparse.agrees) == (True, True)
+    assert near.text == "Over 2, 4 examples the mean error is 1.2 times that of Lasso."
+    assert "fewer than d = 3 examples the mean error is 0.98 times that of least squares" in sparse.text
+    near, sparse = class_findings(found | {"ratio_reference": 1.21, "ratio_below_d": 1.0}, "sparse")
+    assert (near.agrees, sparse.agrees) == (False, False)
+    assert len(class_findings(found, "tree")) == 1
 
 
 def probed(newton, descent, means=(1.0, 0.7, 0.5, 0.3, 0.2)):

@@ -6,6 +6,7 @@ import re
 import matplotlib.image
 import pytest
 
+from oncurve.icl.evaluate_run import examine_run
 from oncurve.icl.report import render_lab_report
 from oncurve.icl.report.drawings import FLOOR, Bars, BarSeries, Heat, Lines, curve
 from oncurve.icl.report.page import gather, page_parts
@@ -146,3 +147,13 @@ def test_the_heat_map_marks_the_best_match():
 def test_pictures_have_the_colours_of_the_page():
     assert page_colours()["--blue"] == "#2f6db3"
     assert page_colours()["--ink"] == "#1e1f22"
+
+
+def test_a_run_on_trees_is_set_against_boosted_trees_and_drawn_where_they_were_fitted(tmp_path):
+    run = train_lab(tmp_path / "run", steps=20, kind="tree", tree_depth=1)
+    examine_run(run, 20)
+    render_lab_report(run)
+    (part,) = page_parts(gather(run, None))
+    assert "times that of boosted trees on signs" in part.findings[0].text
+    drawn = next(one for one in part.drawings[0].curves if one.label == "boosted trees on signs")
+    assert list(drawn.steps) == [1, 2, 4, 5, 6]

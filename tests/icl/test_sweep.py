@@ -9,7 +9,6 @@ from oncurve.icl.sweep import (
     SweepResult,
     SweepSettings,
     run_sweep,
-    strong_counts,
 )
 from oncurve.types import RunError
 from tests.icl.lab_builder import SMALL, SWEEP
@@ -104,11 +103,6 @@ def test_the_spread_over_seeds():
     found = SweepResult(settings=SWEEP, cells=cells, baselines=()).spread("x", "L1c16", [1, 2])
     assert (found.median, found.low, found.high, found.num_seeds) == (3, 2, 6, 3)
     assert SweepResult(settings=SWEEP, cells=cells, baselines=()).spread("y", "L1c16", [1]) is None
-
-
-def test_where_the_slow_baselines_are_fitted():
-    assert strong_counts(41, 4) == [10, 20, 30, 40]
-    assert strong_counts(3, 9) == [1, 2]
 
 
 @pytest.mark.parametrize(

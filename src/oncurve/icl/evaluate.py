@@ -24,12 +24,13 @@ def held_out(settings: LabSettings, num_prompts: int) -> Prompts:
         drawn = sample(settings.functions, _AT_ONCE, settings.points, generator(settings, "held out", start))
         parts.append(drawn)
     weights = [part.weights for part in parts if part.weights is not None]
-    return Prompts(
-        inputs=torch.cat([part.inputs for part in parts])[:num_prompts],
-        targets=torch.cat([part.targets for part in parts])[:num_prompts],
-        clean=torch.cat([part.clean for part in parts])[:num_prompts],
-        weights=torch.cat(weights)[:num_prompts] if weights else None,
+    whole = Prompts(
+        inputs=torch.cat([part.inputs for part in parts]),
+        targets=torch.cat([part.targets for part in parts]),
+        clean=torch.cat([part.clean for part in parts]),
+        weights=torch.cat(weights) if weights else None,
     )
+    return whole.first(num_prompts)
 
 
 @torch.no_grad()

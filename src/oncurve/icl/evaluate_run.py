@@ -5,6 +5,7 @@ Shapes: P prompts, K points.
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from scipy.stats import bootstrap
 from torch import Tensor
 
-from oncurve.icl.baselines import Baseline, quick_baselines_for
+from oncurve.icl.baselines import Baseline, quick_baselines_for, reference_of, strong_counts
 from oncurve.icl.evaluate import held_out, predictions, squared_errors
 from oncurve.icl.functions import Prompts
 from oncurve.icl.network import Regressor
@@ -27,17 +28,23 @@ from oncurve.types import derive_seed
 MODEL = "model"
 LEAST_SQUARES = "least squares"
 _RESAMPLES = 1000
+_SLOW_PROMPTS = 64
+"""Most prompts on which a reference without a formula is fitted, one by one."""
+_SLOW_COUNTS = 5
+"""Numbers of examples at which it is."""
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """E(n) of one predictor, n = 0..K-1 examples."""
+    """E(n) of one predictor."""
 
     name: str
+    counts: tuple[int, ...]
+    """The numbers n of examples: 0..K-1, fewer for a predictor that is fitted prompt by prompt."""
     errors: tuple[float, ...]
-    """Mean over prompts of the squared distance to f(x_n), over the normaliser."""
+    """Mean over prompts of the squared distance to f(x_n), over the normaliser; one for each of ``counts``."""
     medians: tuple[float, ...]
     """The same with the median, which a heavy tail does not move: least squares on noisy targets has one near n = d."""
     interval_90: tuple[Interval, ...]
@@ -54,7 +61,8 @@ class Examination:
     num_prompts: int
     dimension: int
     reference: str
-    """The best possible predictor of linear functions: least squares, with noise ridge at its Bayes penalty."""
+    """The best predictor known for the class: of linear functions the best there is, least squares, with noise ridge
+    at its Bayes penalty; else the Lasso, boosted trees on signs, or a two-layer network trained by Adam."""
     e_2d: float | None
     """E(2d) of the network."""
     ratio_mean: float
@@ -64,7 +72,9 @@ class Examination:
     ratio_below_d: float
     """The same over n = 0..d-1, where no predictor can be exact."""
     ratio_reference: float
-    """As ``ratio_mean``, to ``reference``."""
+    """Mean of E(n) of the network over that of ``reference``, over ``reference_counts`` and on the same prompts."""
+    reference_counts: tuple[int, ...]
+    """0..2d for linear functions, five numbers of examples up to the last for others."""
     averaging_ratio: float | None
     """E(2d) of averaging over that of the network: how many times the network is better."""
     curves: tuple[Curve, ...]
@@ -95,28 +105,48 @@ def examine_run(run: Path, num_prompts: int | None = None) -> Examination:
 
 
 def examine(settings: LabSettings, regressor: Regressor, step: int, num_prompts: int) -> Examination:
-    """Measure a network and the baselines with a formula on the same prompts."""
+    """Measure a network on held-out prompts, the baselines with a formula on the same, the slow one on the first."""
     prompts = held_out(settings, num_prompts)
-    baselines = quick_baselines_for(settings.functions)
     errors = {MODEL: squared_errors(settings, predictions(regressor, prompts), prompts)}
-    errors |= {one.name: _baseline_errors(settings, one, prompts) for one in baselines}
+    errors |= {one.name: _baseline_errors(settings, one, prompts) for one in quick_baselines_for(settings.functions)}
     dimension = settings.functions.dimension
     upto_2d, at_2d = slice(0, 2 * dimension + 1), 2 * dimension
     model, squares, averaging = errors[MODEL], errors[LEAST_SQUARES], errors["averaging"]
     has_2d = settings.points > at_2d
     seed = derive_seed("icl", settings.seed, "bootstrap")
+    curves = [_curve(name, range(settings.points), values, seed) for name, values in errors.items()]
+    reference, counts, best = _reference(settings, prompts, errors)
+    if reference not in errors:
+        curves.append(_curve(reference, counts, best, seed))
     return Examination(
         step=step,
         num_prompts=num_prompts,
         dimension=dimension,
-        reference=baselines[0].name,
+        reference=reference,
         e_2d=_mean(model[:, at_2d]) if has_2d else None,
         ratio_mean=_ratio(model[:, upto_2d], squares[:, upto_2d]),
         ratio_mean_interval=_ratio_interval(model[:, upto_2d], squares[:, upto_2d], seed),
         ratio_below_d=_ratio(model[:, :dimension], squares[:, :dimension]),
-        ratio_reference=_ratio(model[:, upto_2d], errors[baselines[0].name][:, upto_2d]),
+        ratio_reference=_ratio(model[: len(best), list(counts)], best),
+        reference_counts=tuple(counts),
         averaging_ratio=_ratio(averaging[:, at_2d], model[:, at_2d]) if has_2d else None,
-        curves=tuple(_curve(name, values, seed) for name, values in errors.items()),
+        curves=tuple(curves),
+    )
+
+
+def _reference(
+    settings: LabSettings, prompts: Prompts, known: Mapping[str, Tensor]
+) -> tuple[str, Sequence[int], Tensor]:
+    """The reference, the numbers of examples C at which it is compared, and its errors there, [P, C] or fewer rows."""
+    slow_counts = strong_counts(settings.points, _SLOW_COUNTS) or [0]
+    reference = reference_of(settings.functions, slow_counts, seed=settings.seed)
+    if reference.name in known:
+        counts = range(min(settings.points, 2 * settings.functions.dimension + 1))
+        return reference.name, counts, known[reference.name][:, : len(counts)]
+    return (
+        reference.name,
+        slow_counts,
+        _baseline_errors(settings, reference, prompts.first(_SLOW_PROMPTS))[:, slow_counts],
     )
 
 
@@ -126,8 +156,8 @@ def curves_csv(found: Examination) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["predictor", "examples", "error", "median", "low_90", "high_90", "low_95", "high_95"])
     for curve in found.curves:
-        rows = zip(curve.errors, curve.medians, curve.interval_90, curve.interval_95, strict=True)
-        for examples, (error, median, inner, outer) in enumerate(rows):
+        rows = zip(curve.counts, curve.errors, curve.medians, curve.interval_90, curve.interval_95, strict=True)
+        for examples, error, median, inner, outer in rows:
             table.writerow([curve.name, examples, error, median, *inner, *outer])
     return text.getvalue()
 
@@ -136,7 +166,7 @@ def _baseline_errors(settings: LabSettings, baseline: Baseline, prompts: Prompts
     return squared_errors(settings, baseline.predict(prompts.inputs, prompts.targets), prompts)
 
 
-def _curve(name: str, errors: Tensor, seed: int) -> Curve:
+def _curve(name: str, counts: Sequence[int], errors: Tensor, seed: int) -> Curve:
     values = errors.numpy()
     outer = bootstrap(
         (values,), np.mean, axis=0, n_resamples=_RESAMPLES, confidence_level=0.95, method="percentile", rng=seed
@@ -146,6 +176,7 @@ def _curve(name: str, errors: Tensor, seed: int) -> Curve:
     )
     return Curve(
         name=name,
+        counts=tuple(counts),
         errors=tuple(values.mean(axis=0).tolist()),
         medians=tuple(np.median(values, axis=0).tolist()),
         interval_90=_pairs(inner.confidence_interval),

@@ -10,6 +10,7 @@ from oncurve.icl.baselines.choice import (
     quick_baselines_for,
     reference_of,
     strong_baselines_for,
+    strong_counts,
 )
 from oncurve.icl.baselines.closed import (
     averaging,
@@ -49,6 +50,7 @@ __all__ = [
     "ridge",
     "ridge_weights",
     "strong_baselines_for",
+    "strong_counts",
     "tree",
     "two_layer",
     "zero",

@@ -46,21 +46,32 @@ def bayes(settings: FunctionSettings) -> Baseline:
     return Baseline(name="ridge", predict=partial(ridge, penalty=penalty))
 
 
-def reference_of(settings: FunctionSettings) -> Baseline:
-    """Return what a model is set against: ``bayes`` for linear functions, least squares for all others."""
-    return bayes(settings) if settings.kind == "linear" else Baseline(name="least squares", predict=least_squares)
+def reference_of(settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0) -> Baseline:
+    """Return the best predictor known for a class: what the ratio of an examination divides by.
+
+    ``bayes`` for linear functions. For the others the strongest of ``strong_baselines_for``, which is slow and
+    predicts at ``counts`` only: the Lasso, boosted trees on signs, a two-layer network trained by Adam.
+    """
+    if settings.kind == "linear":
+        return bayes(settings)
+    return strong_baselines_for(settings, counts, seed=seed)[-1]
 
 
 def quick_baselines_for(settings: FunctionSettings) -> list[Baseline]:
-    """Return the baselines with a formula, ``reference_of`` first."""
-    reference = reference_of(settings)
+    """Return the baselines with a formula; ``bayes`` of a linear class first."""
+    first = [bayes(settings)] if settings.kind == "linear" else []
     common = [
         Baseline(name="least squares", predict=least_squares),
         Baseline(name="3 nearest neighbours", predict=nearest_neighbours),
         Baseline(name="averaging", predict=averaging),
         Baseline(name="zero", predict=zero),
     ]
-    return [reference, *(one for one in common if one.name != reference.name)]
+    return [*first, *(one for one in common if one.name not in {taken.name for taken in first})]
+
+
+def strong_counts(num_points: int, num_counts: int) -> list[int]:
+    """Return numbers of examples for the slow baselines, evenly spread, the last one K - 1."""
+    return sorted({round((num_points - 1) * (index + 1) / num_counts) for index in range(num_counts)} - {0})
 
 
 def baselines_for(settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0) -> list[Baseline]:
@@ -71,7 +82,7 @@ def baselines_for(settings: FunctionSettings, counts: Sequence[int], *, seed: in
 def strong_baselines_for(
     settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0, network_steps: int = 5000
 ) -> list[Baseline]:
-    """Return the slow baselines made for this class of functions; none for linear ones.
+    """Return the slow baselines made for this class of functions, the strongest last; none for linear ones.
 
     Args:
         settings: the class of functions.

@@ -28,3 +28,12 @@ class Prompts:
                 f"inputs must be [B, K, d] with targets and clean [B, K], got {list(self.inputs.shape)}, "
                 f"{list(self.targets.shape)} and {list(self.clean.shape)}"
             )
+
+    def first(self, num: int) -> "Prompts":
+        """The first ``num`` prompts, all of them when there are fewer."""
+        return Prompts(
+            inputs=self.inputs[:num],
+            targets=self.targets[:num],
+            clean=self.clean[:num],
+            weights=None if self.weights is None else self.weights[:num],
+        )

@@ -37,7 +37,7 @@ def curve_drawings(found: Mapping[str, Any]) -> list[Drawing]:
     network = Curve(label=drawn.label, colour=drawn.colour, steps=places, values=drawn.values, low=low, high=high)
     shades = [colour for colour in COLOURS if colour != "--blue"]
     baselines = [
-        curve(one["name"], shades[index % len(shades)], places, one["errors"], is_log=True)
+        curve(one["name"], shades[index % len(shades)], one.get("counts", places), one["errors"], is_log=True)
         for index, one in enumerate(others)
     ]
     return [

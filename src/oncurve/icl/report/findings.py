@@ -3,14 +3,16 @@
 Every judgement follows from a stated condition on the measured figures; None means that they do not decide it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
+from oncurve.icl.baselines import strong_counts
 from oncurve.icl.probe import ProbeResult
 from oncurve.icl.shift import ShiftResult
-from oncurve.icl.sweep import SweepResult, size_name, strong_counts
+from oncurve.icl.sweep import SweepResult, size_name
 from oncurve.icl.traces import Estimate, TraceComparison, TraceResult
 from oncurve.icl.trend import Trend
 
@@ -58,6 +60,35 @@ def curve_findings(model: Sequence[float], reference: Sequence[float], name: str
             source=GARG,
         )
     ]
+
+
+def class_findings(found: Mapping[str, Any], kind: str) -> list[Finding]:
+    """Compare a network of sparse functions, trees or two-layer networks with the best known for its class.
+
+    Args:
+        found: a document of ``eval/``.
+        kind: of the functions.
+    """
+    ratio, below, reference = found["ratio_reference"], found["ratio_below_d"], found["reference"]
+    over = "all numbers of" if (counts := found.get("reference_counts")) is None else _list(counts)
+    findings = [
+        Finding(
+            text=f"Over {over} examples the mean error is {ratio:.3g} times that of {reference}.",
+            condition=f"at most {NEAR:g} times",
+            agrees=ratio <= NEAR,
+            source=GARG,
+        )
+    ]
+    if kind == "sparse":
+        sentence = Finding(
+            text=f"With fewer than d = {found['dimension']} examples the mean error is {below:.3g} times that of least "
+            "squares, which does not know that most weights are 0.",
+            condition="below 1",
+            agrees=below < 1,
+            source=GARG,
+        )
+        findings.append(sentence)
+    return findings
 
 
 def probe_findings(probe: ProbeResult) -> list[Finding]:

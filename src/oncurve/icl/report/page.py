@@ -1,6 +1,6 @@
 """The page of a run of the laboratory: one HTML file that opens from disk, without a network."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from oncurve.icl.report.build import (
 from oncurve.icl.report.drawings import Drawing
 from oncurve.icl.report.findings import (
     Finding,
+    class_findings,
     curve_findings,
     probe_findings,
     shift_findings,
@@ -124,11 +125,17 @@ def _errors_part(results: Results) -> Part | None:
     drawings, findings = learning_drawing(results.metrics), list[Finding]()
     if (found := results.examination) is not None:
         drawings = [*curve_drawings(found), *drawings]
-        best = next(one for one in found["curves"] if one["name"] == found["reference"])
-        findings = curve_findings(found["curves"][0]["errors"], best["errors"], best["name"], found["dimension"])
+        findings = _errors_findings(found, results.settings.functions.kind)
     lead = "A prompt holds points of a function that was never seen in training; the network predicts the next one."
     part = Part(key="errors", title="What it learnt in context", lead=lead, findings=findings, drawings=drawings)
     return part if drawings else None
+
+
+def _errors_findings(found: Mapping[str, Any], kind: str) -> list[Finding]:
+    if kind != "linear":
+        return class_findings(found, kind)
+    best = next(one for one in found["curves"] if one["name"] == found["reference"])
+    return curve_findings(found["curves"][0]["errors"], best["errors"], best["name"], found["dimension"])
 
 
 def _layers_part(probe: ProbeResult | None) -> Part | None:

@@ -3,7 +3,7 @@
 Source: Garg et al., arXiv:2208.01066, sections 5 and 6.
 """
 
-from oncurve.icl.sweep.grid import REDUCED, SIZES, SweepClass, SweepSettings, size_name, strong_counts
+from oncurve.icl.sweep.grid import REDUCED, SIZES, SweepClass, SweepSettings, size_name
 from oncurve.icl.sweep.result import BaselineCurve, Cell, Spread, SweepResult
 from oncurve.icl.sweep.run import SWEEP_FILE, run_sweep
 
@@ -19,5 +19,4 @@ __all__ = [
     "SweepSettings",
     "run_sweep",
     "size_name",
-    "strong_counts",
 ]

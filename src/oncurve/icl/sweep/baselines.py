@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from oncurve.icl.baselines import Baseline, quick_baselines_for, strong_baselines_for
+from oncurve.icl.baselines import Baseline, quick_baselines_for, strong_baselines_for, strong_counts
 from oncurve.icl.evaluate import held_out
 from oncurve.icl.functions import Prompts, normaliser
 from oncurve.icl.records import Record
 from oncurve.icl.settings import LabSettings
-from oncurve.icl.sweep.grid import SweepClass, SweepSettings, strong_counts
+from oncurve.icl.sweep.grid import SweepClass, SweepSettings
 from oncurve.icl.sweep.result import BaselineCurve
 
 

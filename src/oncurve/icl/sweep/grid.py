@@ -129,8 +129,3 @@ def cell_name(one: SweepClass, network: NetworkSettings, seed: int) -> str:
 def size_name(network: NetworkSettings) -> str:
     """Name a size by layers and width."""
     return f"L{network.layers}c{network.width}"
-
-
-def strong_counts(num_points: int, num_counts: int) -> list[int]:
-    """Return numbers of examples for the slow baselines, evenly spread, the last one K - 1."""
-    return sorted({round((num_points - 1) * (index + 1) / num_counts) for index in range(num_counts)} - {0})
