@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_resume_continues(tmp_path: Path) -> Non
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=120)
-    assert child.returncode == 0, stderr
+    assert child.returncode == 130, stderr
     assert f"oncurve resume {run_dir}" in stderr
     (checkpoint,) = (run_dir / "checkpoints").iterdir()
     assert int(checkpoint.name.removeprefix("step_")) < 500

@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from oncurve.icl.network import Regressor
 from oncurve.icl.presets import PRESETS, preset_settings
 from oncurve.icl.run import read_settings
 from oncurve.types import ConfigError, RunError
+from tests.processes import wait_until
 
 TINY = ["--functions.dimension", "2", "--network.width", "32", "--network.layers", "2", "--batch_size", "16"]
 SHORT = [*TINY, "--steps", "6", "--eval_prompts", "40", "--checkpoint_every", "4", "--log_every", "2"]
@@ -156,3 +161,37 @@ def test_a_missing_package_names_the_extra_that_brings_it(package, extra, monkey
     with pytest.raises(SystemExit, match="1"):
         main()
     assert f"({package}): pip install 'oncurve[{extra}]'" in capsys.readouterr().err
+
+
+def interrupted(capsys, is_under_way: Callable[[], bool], *words: object) -> tuple[int, dict, str]:
+    """Run a command in this process and send Ctrl-C once it is under way; exit code, JSON object and what it said."""
+
+    def interrupt() -> None:
+        if wait_until(is_under_way, 120.0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    capsys.readouterr()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(SystemExit) as ended:
+        app([*map(str, words), "--json"])
+    thread.join()
+    found = capsys.readouterr()
+    return int(ended.value.code or 0), json.loads(found.out), found.err
+
+
+def test_a_stopped_training_says_how_it_goes_on_and_exits_with_130(capsys, tmp_path):
+    run = tmp_path / "run"
+    words = [*SHORT[: SHORT.index("--steps")], "--steps", 100_000, "--log_every", 1, "--run_dir", run]
+    code, found, said = interrupted(capsys, (run / "metrics.jsonl").exists, "icl", "train", *words)
+    assert (code, found["is_finished"]) == (130, False)
+    assert f"oncurve icl resume {run}" in said
+    assert (run / "checkpoints").is_dir()
+
+
+def test_a_stopped_sweep_says_how_it_goes_on_and_exits_with_130(capsys, tmp_path):
+    words = ["--to", tmp_path, "--steps", 100_000, "--seeds", "[0]", "--eval_prompts", 2, "--baseline_prompts", 2]
+    is_under_way = lambda: any(tmp_path.glob("*/metrics.jsonl"))  # noqa: E731
+    code, found, said = interrupted(capsys, is_under_way, "icl", "sweep", *words)
+    assert (code, found["is_finished"], found["cells"]) == (130, False, [])
+    assert "the same command goes on where it was" in said

@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 
 from oncurve import __version__
 from oncurve.cli.icl import icl
+from oncurve.cli.interrupt import STOPPED
 from oncurve.cli.words import is_laboratory_run, split_words
 from oncurve.types import OncurveError
 
@@ -53,8 +54,8 @@ def main() -> None:
         print(f"error: this command needs the {half} ({error.name}): pip install 'oncurve[{extra}]'", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("stopped. The last checkpoint is where `oncurve resume` continues.", file=sys.stderr)
-        sys.exit(130)
+        print("stopped. A run continues from its last checkpoint with: oncurve resume RUN", file=sys.stderr)
+        sys.exit(STOPPED)
 
 
 @app.command
@@ -72,7 +73,9 @@ def resume(run: Path, *, as_json: Json = False) -> None:
     if is_laboratory_run(run):
         from oncurve.cli.icl_run import resume_lab
 
-        _finish(resume_lab(run), as_json)
+        found = resume_lab(run)
+        _finish(found, as_json)
+        _exit_unless_finished(found)
         return
     from oncurve.cli.run import resume_run
 
@@ -365,7 +368,7 @@ def _compare_runs(path: Path, overrides: list[str], to: Path | None, as_json: bo
 
     found, folder = compare_config(path, overrides)
     if found is None:
-        sys.exit(130)
+        sys.exit(STOPPED)
     page = render_arms(found, to or folder)
     if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
@@ -378,6 +381,13 @@ def _finish_run(result: Mapping[str, Any], as_json: bool) -> None:
     """The JSON object, or what a person wants to know last: the figures stand above already."""
     shown = {"run folder": result["run_dir"], "steps": result["steps"], "seconds": result["seconds"]}
     _finish(result if as_json else {**shown, "open this page": result["report"]}, as_json)
+    _exit_unless_finished(result)
+
+
+def _exit_unless_finished(result: Mapping[str, Any]) -> None:
+    """A run that was stopped has said so and how it goes on; a script sees it by the exit code."""
+    if not result["is_finished"]:
+        sys.exit(STOPPED)
 
 
 def _finish(result: Mapping[str, Any], as_json: bool) -> None:

@@ -1,11 +1,13 @@
 """The commands of the in-context laboratory."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from oncurve.cli.interrupt import STOPPED
 from oncurve.cli.words import split_words
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
@@ -32,7 +34,7 @@ def train(*words: Words, preset: Literal["ci", "full", "paper"] = "ci", as_json:
     from oncurve.cli.icl_run import train_lab
 
     path, overrides = split_words(words)
-    _finish(train_lab(path, preset, overrides), as_json)
+    _finish_run(train_lab(path, preset, overrides), as_json)
 
 
 @icl.command
@@ -40,7 +42,7 @@ def resume(run: Path, *, as_json: Json = False) -> None:
     """Continue the training in a folder from its last checkpoint; the result equals an uninterrupted one."""
     from oncurve.cli.icl_run import resume_lab
 
-    _finish(resume_lab(run), as_json)
+    _finish_run(resume_lab(run), as_json)
 
 
 @icl.command(name="eval")
@@ -96,7 +98,10 @@ def sweep(*words: Words, to: Path = Path("runs/icl-sweep"), as_json: Json = Fals
     from oncurve.cli.icl_measure import sweep_lab
 
     path, overrides = split_words(words)
-    _show(sweep_lab(path, overrides, to), as_json)
+    found = sweep_lab(path, overrides, to)
+    _show(found, as_json)
+    if not found["is_finished"]:
+        sys.exit(STOPPED)
 
 
 @icl.command
@@ -125,6 +130,12 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     for found in result["findings"]:
         print(f"{found['verdict']:<12} {found['text']}\n{'':<12} {found['source']}: {found['condition']}\n")
     print(f"written: {result['written']}")
+
+
+def _finish_run(result: dict[str, Any], as_json: bool) -> None:
+    _finish(result, as_json)
+    if not result["is_finished"]:
+        sys.exit(STOPPED)
 
 
 def _finish(result: dict[str, Any], as_json: bool) -> None:

@@ -35,7 +35,8 @@ def sweep_lab(path: Path | None, overrides: Sequence[str], folder: Path) -> dict
         found = run_sweep(folder, settings, should_stop=is_interrupted, on_cell=_tell)
     if found.num_missing:
         _say(f"{found.num_missing} cells are missing; the same command goes on where it was")
-    return found.model_dump(mode="json") | _findings(sweep_findings(found), folder / SWEEP_FILE)
+    data = found.model_dump(mode="json") | {"is_finished": not found.num_missing}
+    return data | _findings(sweep_findings(found), folder / SWEEP_FILE)
 
 
 def _settings(model: type[_S], path: Path | None, overrides: Sequence[str]) -> _S:

@@ -4,6 +4,9 @@ import signal
 import sys
 from typing import Self
 
+STOPPED = 130
+"""Exit code of a command that was stopped before its end, orderly or not: what a shell gives for Ctrl-C."""
+
 
 class Interrupt:
     """While open, turns SIGINT and SIGTERM into a question: calling it tells whether the loop should stop."""

@@ -77,6 +77,7 @@ def _result(session: Session, seconds: float, page: Path) -> dict[str, Any]:
     return {
         "run_dir": str(session.folder.path),
         "steps": session.step,
+        "is_finished": session.is_finished,
         "seconds": round(seconds, 3),
         "eval_before": before,
         "eval_after": after,
