@@ -130,8 +130,8 @@ def test_other_shifts():
     assert shift_findings(shifted()) == []
 
 
-def swept(errors, lasso):
-    settings = SweepSettings(num_counts=2)
+def swept(errors, lasso, *, seeds=(0,)):
+    settings = SweepSettings(num_counts=2, seeds=seeds)
     label = settings.classes[0].label
     cells = [
         Cell(label=label, network=size, num_weights=1, seed=seed, steps=1, errors=(error,) * 17, cpu_seconds=1)
@@ -143,11 +143,20 @@ def swept(errors, lasso):
 
 
 def test_sizes():
-    size, strong = sweep_findings(swept([(0.9, 0.7), (0.5,), (0.2,)], 0.2))
+    size, strong = sweep_findings(swept([(0.9, 0.7), (0.5, 0.5), (0.2, 0.2)], 0.2, seeds=(0, 1)))
     assert (size.agrees, strong.agrees) == (True, True)
-    assert "L2c32 0.800 [0.700, 0.900], L3c64 0.500, L4c96 0.200 (1 seed at least" in size.text
+    assert "L2c32 0.800 [0.700, 0.900], L3c64 0.500 [0.500, 0.500], L4c96 0.200" in size.text
+    assert "(2 seeds at least" in size.text
     size, strong = sweep_findings(swept([(0.9,), (0.3,), (0.5,)], 0.2))
     assert (size.agrees, strong.agrees) == (False, False)
+    assert "L2c32 0.900, L3c64 0.300, L4c96 0.500 (1 seed at least" in size.text
+
+
+@pytest.mark.parametrize("errors", [[(0.9,), (0.5,)], [(0.9, 0.7), (0.5, 0.5), (0.2,)]])
+def test_an_interrupted_sweep_decides_nothing(errors):
+    part = swept(errors, 0.5, seeds=(0, 1))
+    assert part.num_missing > 0
+    assert [one.verdict for one in sweep_findings(part)] == ["not decided", "not decided"]
     assert len(sweep_findings(swept([(0.9,)], 0.2))) == 1
 
 

@@ -25,6 +25,8 @@ SMALL = 0.1
 RISE = 1.02
 """A layer's error may be this many times that of the layer before and still count as not higher."""
 
+_UNLESS = "; decided when every cell of the class is finished"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
@@ -234,8 +236,8 @@ def _size_finding(sweep: SweepResult, label: str) -> Finding | None:
     return Finding(
         text=f"{label}: mean error over {_list(counts)} examples by size: {shown} "
         f"({seeds} seed{'s' if seeds > 1 else ''} at least, {sweep.settings.steps} steps each).",
-        condition="each larger network has a lower median error",
-        agrees=all(later < earlier for earlier, later in pairwise(medians)),
+        condition=f"each larger network has a lower median error{_UNLESS}",
+        agrees=all(later < earlier for earlier, later in pairwise(medians)) if sweep.is_whole(label) else None,
         source=GARG,
     )
 
@@ -252,8 +254,8 @@ def _strong_finding(sweep: SweepResult, label: str) -> Finding | None:
     shown = ", ".join(f"{name} {error:.3f}" for name, error in known.items())
     return Finding(
         text=f"{label}: the best network has a mean error of {min(medians):.3f}; {shown}.",
-        condition=f"at most {NEAR:g} times the best of them ({best})",
-        agrees=min(medians) <= NEAR * known[best],
+        condition=f"at most {NEAR:g} times the best of them ({best}){_UNLESS}",
+        agrees=min(medians) <= NEAR * known[best] if sweep.is_whole(label) else None,
         source=GARG,
     )
 

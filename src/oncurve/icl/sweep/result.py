@@ -60,6 +60,11 @@ class SweepResult(Record):
         chosen = self.settings
         return len(chosen.classes) * len(chosen.networks) * len(chosen.seeds) - len(self.cells)
 
+    def is_whole(self, label: str) -> bool:
+        """Whether every cell of a class is finished."""
+        wanted = len(self.settings.networks) * len(self.settings.seeds)
+        return sum(cell.label == label for cell in self.cells) == wanted
+
     def of(self, label: str, network: str) -> list[Cell]:
         """The finished cells of a class and a size."""
         return [cell for cell in self.cells if cell.label == label and cell.network == network]
