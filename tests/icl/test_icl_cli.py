@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -89,7 +90,11 @@ def test_people_see_steps_and_the_loss_in_words(tmp_path, capsys):
     with pytest.raises(SystemExit):
         app(["icl", "train", *SHORT, "--run_dir", str(tmp_path / "run")])
     seen = capsys.readouterr()
-    assert "e_2d: " in seen.out
+    shown = dict(line.split(": ", 1) for line in seen.out.splitlines())
+    figures = re.findall(r"\d+\.\d+", " ".join(shown[name] for name in ("e_2d", "ratio_mean", "ratio_mean_interval")))
+    assert len(figures) == 4
+    assert all(len(figure) <= 7 for figure in figures)
+    assert shown["next"] == f"oncurve icl report {tmp_path / 'run'}"
     assert "loss = mean over 16 prompts and n = 0..4 of (prediction_n - y_n)^2 / 2" in seen.err
     assert "step 6/6  loss " in seen.err
 
@@ -136,6 +141,13 @@ def test_a_sweep_is_made_of_a_file(tmp_path, capsys):
         (["train", "nowhere.toml"], r"there is no config file nowhere\.toml"),
         (["probe", "nowhere", "--fit_promts", "8"], r"unknown setting fit_promts\. Did you mean fit_prompts\?"),
         (["sweep", "--step", "8"], r"unknown setting step\. Did you mean steps\?"),
+        (["train", "--optimizer.lr"], r"^--optimizer\.lr needs a value, as in --optimizer\.lr VALUE or .*=VALUE\.$"),
+        (["train", "--optimizer.rl"], r"needs a value, .* Did you mean optimizer\.lr\?"),
+        (["train", "--learning_rate", "1"], r"unknown setting learning_rate\. Did you mean optimizer\.lr\?"),
+        (["sweep", "--learning_rate", "1"], r"unknown setting learning_rate\. Did you mean lr\?"),
+        (["train", "--seed", "1", "b.toml"], r"expected a setting such as --optimizer\.lr 1e-3, got 'b\.toml'"),
+        (["sweep", "--steps", "1", "x"], r"expected a setting such as --steps 2000, got 'x'"),
+        (["probe", "nowhere", "x"], r"expected a setting such as --seed 3, got 'x'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -148,8 +160,18 @@ def test_mistakes_are_named(words, message, tmp_path, monkeypatch):
 
 def test_a_folder_that_is_no_run_of_the_laboratory_is_named(tmp_path):
     for command in ("resume", "eval", "probe", "shift", "report"):
-        with pytest.raises(RunError, match="is not a run folder"):
+        with pytest.raises(RunError, match=r"is not a run folder: .* a folder that `oncurve icl train` made"):
             app(["icl", command, str(tmp_path)])
+
+
+def test_help_names_settings_that_the_laboratory_has(capsys):
+    for words in (["--help"], ["train", "--help"]):
+        with pytest.raises(SystemExit):
+            app(["icl", *words])
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "learner.lr" not in shown
+        assert "oncurve icl train --optimizer.lr 1e-3 --seed 3" in shown
+    assert lab_settings(None, "ci", ["--optimizer.lr", "1e-3", "--seed", "3"]).optimizer.lr == 1e-3
 
 
 @pytest.mark.parametrize(("package", "extra"), [("sklearn", "train,icl"), ("torch", "train")])

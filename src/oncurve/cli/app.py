@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from oncurve import __version__
+from oncurve.cli.icl import finish_run as finish_lab_run
 from oncurve.cli.icl import icl
 from oncurve.cli.interrupt import STOPPED
 from oncurve.cli.words import is_laboratory_run, split_words
@@ -73,9 +74,7 @@ def resume(run: Path, *, as_json: Json = False) -> None:
     if is_laboratory_run(run):
         from oncurve.cli.icl_run import resume_lab
 
-        found = resume_lab(run)
-        _finish(found, as_json)
-        _exit_unless_finished(found)
+        finish_lab_run(resume_lab(run), as_json)
         return
     from oncurve.cli.run import resume_run
 

@@ -17,6 +17,7 @@ LinearRun = Annotated[Path, Parameter(help="The run folder, of linear functions.
 icl = App(
     name="icl",
     help="The in-context laboratory: train a transformer to regress from examples, and see which algorithm it found.",
+    help_epilogue="Settings can follow train, sweep, probe and shift: oncurve icl train --optimizer.lr 1e-3 --seed 3",
 )
 
 
@@ -34,7 +35,7 @@ def train(*words: Words, preset: Literal["ci", "full", "paper"] = "ci", as_json:
     from oncurve.cli.icl_run import train_lab
 
     path, overrides = split_words(words)
-    _finish_run(train_lab(path, preset, overrides), as_json)
+    finish_run(train_lab(path, preset, overrides), as_json)
 
 
 @icl.command
@@ -42,7 +43,7 @@ def resume(run: Path, *, as_json: Json = False) -> None:
     """Continue the training in a folder from its last checkpoint; the result equals an uninterrupted one."""
     from oncurve.cli.icl_run import resume_lab
 
-    _finish_run(resume_lab(run), as_json)
+    finish_run(resume_lab(run), as_json)
 
 
 @icl.command(name="eval")
@@ -58,7 +59,7 @@ def evaluate(run: Path, *, prompts: int | None = None, as_json: Json = False) ->
     """
     from oncurve.cli.icl_run import eval_lab
 
-    _finish(eval_lab(run, prompts), as_json)
+    finish(eval_lab(run, prompts), as_json)
 
 
 @icl.command
@@ -119,7 +120,7 @@ def report(run: Path, *, sweep: Path | None = None, rl_run: Path | None = None, 
     """
     from oncurve.icl.report import render_lab_report
 
-    _finish({"report": str(render_lab_report(run, sweep=sweep, rl_run=rl_run))}, as_json)
+    finish({"report": str(render_lab_report(run, sweep=sweep, rl_run=rl_run))}, as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:
@@ -132,15 +133,25 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     print(f"written: {result['written']}")
 
 
-def _finish_run(result: dict[str, Any], as_json: bool) -> None:
-    _finish(result, as_json)
+def finish_run(result: dict[str, Any], as_json: bool) -> None:
+    """Show a training; exit code 130 when it was stopped before its end."""
+    finish(result, as_json)
     if not result["is_finished"]:
         sys.exit(STOPPED)
 
 
-def _finish(result: dict[str, Any], as_json: bool) -> None:
+def finish(result: dict[str, Any], as_json: bool) -> None:
+    """The JSON object whole, or its figures a line each with four digits."""
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
         return
     for name, value in result.items():
-        print(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+        print(f"{name}: {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_short, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)

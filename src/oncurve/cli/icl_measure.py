@@ -41,7 +41,7 @@ def sweep_lab(path: Path | None, overrides: Sequence[str], folder: Path) -> dict
 
 def _settings(model: type[_S], path: Path | None, overrides: Sequence[str]) -> _S:
     table = {} if path is None else read_table(path)
-    override(table, overrides)
+    override(table, overrides, model)
     return validated(model, table, "the default" if path is None else str(path), overrides)
 
 

@@ -23,7 +23,7 @@ def lab_settings(path: Path | None, preset: Preset, overrides: Sequence[str]) ->
         ConfigError: one line for each setting that is unknown, out of range or contradicts another.
     """
     table = _merged(PRESETS[preset], {} if path is None else read_table(path))
-    override(table, overrides)
+    override(table, overrides, LabSettings)
     return validated(LabSettings, table, f"preset {preset}" if path is None else str(path), overrides)
 
 
@@ -70,6 +70,7 @@ def _result(training: Training, found: Examination | None) -> dict[str, Any]:
         "seconds": round(training.seconds, 3),
         "cpu_seconds": round(training.cpu_seconds, 3),
         **(found.summary() if found else {}),
+        "next": f"oncurve icl {'report' if training.is_finished else 'resume'} {training.folder.path}",
     }
 
 

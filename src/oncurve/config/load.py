@@ -38,7 +38,7 @@ def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
         ConfigError: the file cannot be read, is not TOML, or holds unknown, out-of-range or contradicting settings.
     """
     data = read_table(path)
-    given = {key for key, _ in _given(overrides)}
+    given = {key for key, _ in _given(overrides, RunConfig)}
     if PRESET in given:
         data.pop("objective", None)
     if path is None and TASK_FILE in given and TASK_SOURCE not in given:
@@ -80,9 +80,9 @@ def _toml_hint(path: Path | None) -> str:
     return "Strings need quotes, tables are written [like.this]."
 
 
-def override(data: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Put settings such as ``--learner.lr 1e-4`` into a table. Raises ConfigError when a word is no setting."""
-    for key, value in _given(overrides):
+def override(data: dict[str, Any], overrides: Sequence[str], model: type[BaseModel] = RunConfig) -> None:
+    """Put settings of ``model`` such as ``--learner.lr 1e-4`` into a table. Raises ConfigError for other words."""
+    for key, value in _given(overrides, model):
         _insert(data, key, value)
 
 
@@ -101,25 +101,26 @@ def validated(model: type[_S], data: Mapping[str, Any], where: str, overrides: S
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        typed = {key for key, _ in _given(overrides)}
+        typed = {key for key, _ in _given(overrides, model)}
         lines = (_explain_one(detail, where, typed, model) for detail in error.errors())
         raise ConfigError("\n".join(lines)) from None
 
 
-def _given(overrides: Sequence[str]) -> list[tuple[str, Any]]:
-    return [(key.replace("-", "_"), value) for key, value in _parse_overrides(overrides)]
+def _given(overrides: Sequence[str], model: type[BaseModel]) -> list[tuple[str, Any]]:
+    return [(key.replace("-", "_"), value) for key, value in _parse_overrides(overrides, model)]
 
 
-def _parse_overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def _parse_overrides(words: Sequence[str], model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--") or word == "--":
-            raise ConfigError(f"expected a setting such as --learner.lr 1e-4, got {word!r}")
+            example = next((one for one in _EXAMPLES if one.split()[0] in known_settings(model)), "name value")
+            raise ConfigError(f"expected a setting such as --{example}, got {word!r}")
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not rest or rest[0].startswith("--"):
-                hint = "" if key.replace("-", "_") in known_settings() else nearest_setting(key)
+                hint = "" if key.replace("-", "_") in known_settings(model) else nearest_setting(key, model)
                 raise ConfigError(f"--{key} needs a value, as in --{key} VALUE or --{key}=VALUE.{hint}")
             value = rest.pop(0)
         yield key, _parse_value(value)
@@ -154,6 +155,9 @@ def known_settings(model: type[BaseModel] = RunConfig, prefix: str = "") -> list
     return names
 
 
+_EXAMPLES = ("learner.lr 1e-4", "optimizer.lr 1e-3", "seed 3", "steps 2000")
+"""The first that exists is shown to who types something that is no setting."""
+
 _OTHER_NAMES = {
     "learning_rate": "learner.lr",
     "warmup": "learner.warmup_steps",
@@ -182,9 +186,10 @@ _OTHER_NAMES = {
 def nearest_setting(key: str, model: type[BaseModel] = RunConfig) -> str:
     """Name the setting that was probably meant: under another trainer's name, without its table, or mistyped."""
     known, last = known_settings(model), key.rpartition(".")[2]
-    if _OTHER_NAMES.get(last) in known:
-        return f" Did you mean {_OTHER_NAMES[last]}?"
-    inside = [name for name in known if name.endswith(f".{last}")]
+    ours = _OTHER_NAMES.get(last, last)
+    if ours in known:
+        return f" Did you mean {ours}?"
+    inside = [name for name in known if f".{name}".endswith(f".{ours.rpartition('.')[2]}")]
     return f" Did you mean {inside[0]}?" if inside else did_you_mean(key, known)
 
 

@@ -22,6 +22,7 @@ from oncurve.icl.records import Record
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint
 from oncurve.report import RunFolder
+from oncurve.report.readers import run_path
 from oncurve.types import RunError, derive_seed
 
 _R = TypeVar("_R", bound=Record)
@@ -65,6 +66,7 @@ def read_settings(path: Path) -> LabSettings:
     Raises:
         RunError: there is no run of the laboratory in it.
     """
+    run_path(path, made_by="oncurve icl train")
     try:
         return LabSettings.model_validate(tomllib.loads(RunFolder.open(path).config_toml))
     except (tomllib.TOMLDecodeError, ValidationError) as error:

@@ -21,11 +21,11 @@ _EVALUATION_NAME = re.compile(r"step_(\d+)\.json")
 Run = str | PathLike[str]
 
 
-def run_path(run: Run) -> Path:
-    """Return the folder of a run. Raises RunError when there is no run in it."""
+def run_path(run: Run, *, made_by: str = "oncurve train") -> Path:
+    """Return the folder of a run. Raises RunError, which names the command ``made_by``, when there is no run in it."""
     path = Path(run)
     if not (path / "config.toml").is_file():
-        raise RunError(f"{path} is not a run folder: it has no config.toml. Name a folder that `oncurve train` made.")
+        raise RunError(f"{path} is not a run folder: it has no config.toml. Name a folder that `{made_by}` made.")
     return path
 
 
