@@ -145,12 +145,12 @@ def test_verify_judges_each_line_by_its_own_gold_and_splits_at_line_feeds_only(t
     path = tmp_path / "completions.jsonl"
     rows = [
         {"id": "2", "completion": "<answer>3</answer>", "gold": "3"},
-        {"completion": "<answer>3</answer>", "gold": "4"},  # its id is its line number, 2
+        {"completion": "<answer>3</answer>", "gold": "4"},  # its id is its line number, 3: one is blank
         {"completion": "one\u2028two <answer>5</answer>", "gold": "5"},
     ]
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8-sig")
-    done = oncurve("verify", path)
-    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["correct", "wrong", "correct"]
+    path.write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8-sig")
+    found = [json.loads(line) for line in oncurve("verify", path).stdout.splitlines()]
+    assert [(one["id"], one["status"]) for one in found] == [("2", "correct"), ("3", "wrong"), ("5", "correct")]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,8 @@ GOOD = '{"gold": "1", "completion": "x", "spec": {}, "solution": "", "mode": "st
         ("format", "[1]", "a line holds one JSON object, got list"),
         ("math", '{"completion": "x"}', "gold is missing"),
         ("math", '{"gold": "1"}', "completion is missing"),
+        ("math", '{"gold": null, "completion": "x"}', "gold must be text or a number, got null"),
+        ("math", '{"gold": [1, 2], "completion": "x"}', "gold is a list, which does not say how it is meant"),
         ("math", '{"gold": "1", "completion": 1}', "completion must be a string, got 1"),
         ("math", '{"gold": "1", "completion": "x", "carrier": "bag"}', "carrier"),
         ("math", '{"gold": "1", "completion": "x", "comparison": {"unti": "cm"}}', "comparison"),
@@ -106,7 +108,8 @@ def test_a_broken_row_is_one_error_before_anything_is_judged(
         (["math"], "takes one file of cases, got none"),
         (["format", "a", "b"], "takes one file of cases, got a b"),
         (["code", "--jsno"], "takes one file of cases, got --jsno"),
-        (["math", "missing.jsonl"], "cannot read missing.jsonl"),
+        (["math", "missing.jsonl"], "there is no file missing.jsonl."),
+        (["math", "src"], "src is a folder, and one file is read. Expected one JSON object a line"),
         (["math", "/dev/null"], "holds no case"),
     ],
 )
@@ -121,3 +124,44 @@ def test_a_file_of_completions_named_like_a_kind_is_reached_by_its_path(tmp_path
     done = oncurve("verify", "./math", cwd=tmp_path)
     assert json.loads(done.stdout)["status"] == "correct"
     assert json.loads(oncurve("verify", "./math", "--json", cwd=tmp_path).stdout)["status"] == "correct"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"gold": "1"}\n\xff', "line 2: byte 0xff is no text in UTF-8. Text in another encoding becomes UTF-8 with"),
+        (b"PAR1\xff", "line 1: byte 0xff is no text in UTF-8. It is a parquet file"),
+        (b"\x1f\x8b\x08", "line 1: byte 0x8b is no text in UTF-8. It is compressed: unpack it with gunzip."),
+        ("é".encode("utf-16"), "It is UTF-16: iconv -f UTF-16 -t UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("words", [["math"], []], ids=["cases", "completions"])
+def test_what_is_no_text_is_told_with_its_place(tmp_path: Path, words: list[str], data: bytes, message: str) -> None:
+    path = tmp_path / "any.jsonl"
+    path.write_bytes(data)
+    done = oncurve("verify", *words, path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert str(path) in done.stderr
+    assert "Expected one JSON object a line" in done.stderr
+
+
+def test_a_number_is_a_gold_as_it_is_written(tmp_path: Path) -> None:
+    # 0.1 + 10**-20 is not 0.1, and no float tells them apart.
+    golds = ["1", "-2", "0.50", "1e-3", "0.10000000000000000001"]
+    answers = ["1", "-2", "1/2", "0.001", "0.1"]
+    path = tmp_path / "numbers.jsonl"
+    rows = [
+        f'{{"gold": {g}, "completion": "<answer>{a}</answer>\\\\boxed{{{a}}}"}}'
+        for g, a in zip(golds, answers, strict=True)
+    ]
+    path.write_text("\n".join(rows))
+    for words in (["verify", path], ["verify", "math", path, "--json"]):
+        found = [json.loads(line)["status"] for line in oncurve(*words).stdout.splitlines()]
+        assert found == ["correct", "correct", "correct", "correct", "wrong"]
+
+
+def test_help_says_where_each_reads_its_answers() -> None:
+    text = " ".join(oncurve("verify", "--help").stdout.split())
+    assert "Its answers are read from <answer>...</answer>" in text
+    assert r"Answers of math are read from \boxed{...}" in text

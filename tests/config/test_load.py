@@ -199,3 +199,27 @@ def test_the_file_of_another_trainer_is_sent_to_the_import(tmp_path: Path) -> No
     path.write_text("learning_rate: 1e-6\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"oncurve import trl .*trl\.yaml"):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("rewards.py", b"def f(x): pass", r"rewards\.py is not valid TOML.*oncurve audit .*rewards\.py:FUNCTION"),
+        ("tasks.jsonl", b'{"prompt": "x"}', r"tasks\.jsonl is not valid TOML.*--tasks\.path .*tasks\.jsonl"),
+        ("run.toml", b"name = '\xff'", r"run\.toml is no config file: byte 0xff at 8 is no text in UTF-8"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_with_what_it_is_for(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / name)
+
+
+def test_a_folder_is_no_config_but_may_hold_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is a folder, and a config is one TOML file\.$"):
+        load_config(tmp_path)
+    (tmp_path / "one.toml").write_text("")
+    with pytest.raises(ConfigError, match=r"It holds .*one\.toml: name one of them"):
+        load_config(tmp_path)

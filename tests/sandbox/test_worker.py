@@ -324,3 +324,20 @@ def test_killing_the_parent_leaves_no_process(tmp_path: Path):
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
     assert wait_until(lambda: processes_with(marker) == []), processes_with(marker)
+
+
+@pytest.mark.parametrize(
+    ("source", "detail"),
+    [
+        ("\ndef f(x:\n    return x", "SyntaxError: '(' was never closed (file_0.py, line 2)"),
+        ("\n\nimport neighbour_with_a_fault\ndef f(): pass", "(neighbour_with_a_fault.py, line 3)"),
+        ("\nimport no_such_module_at_all\ndef f(): pass", "(file_0.py, line 2)"),
+    ],
+)
+def test_a_file_that_does_not_load_is_placed_where_its_author_looks(
+    make_worker: MakeWorker, tmp_path: Path, source: str, detail: str
+):
+    (tmp_path / "neighbour_with_a_fault.py").write_text("\n\nx = = 1")
+    outcome = make_worker(source).start()
+    assert outcome.cause == "error"
+    assert outcome.detail.endswith(detail)

@@ -219,13 +219,29 @@ def load_environment(**settings):
     [
         ("nothing.py:reward", "there is no file"),
         ("rewards", "expected path/to/file.py:function"),
-        ("no_such_module_at_all:Rubric", "cannot be loaded"),
+        ("no_such_module_at_all:Rubric", "cannot be loaded.*there is no module no_such_module_at_all"),
+        ("json:Rubric", "json has no Rubric. It has: .*dumps, load, loads$"),
         ("math:pi", "neither a function nor a rubric"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_with_the_reason(name: str, message: str):
     with pytest.raises(ConfigError, match=message):
         FunctionTarget(name)
+
+
+def test_a_file_that_is_no_function_is_refused_with_the_place(tmp_path: Path):
+    (tmp_path / "rewards.py").write_text("\ndef honest(completions, **c): return [0.0]\ndef f(x:\n    pass")
+    (tmp_path / "rows.jsonl").write_text("{}")
+    for name, message in (
+        ("rewards.py", r"SyntaxError: '\(' was never closed \(rewards.py, line 3\)$"),
+        ("rows.jsonl", r"rows.jsonl is no Python file. Write path/to/file.py:function"),
+        ("", r"is no Python file"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            FunctionTarget(f"{tmp_path / name}:f")
+    (tmp_path / "rewards.py").write_text("def honest(completions, **c): return [0.0]")
+    with pytest.raises(ConfigError, match=r"rewards.py has no f. It has: honest$"):
+        FunctionTarget(f"{tmp_path / 'rewards.py'}:f")
 
 
 # --- the attacks themselves -------------------------------------------------------------------------------------

@@ -164,8 +164,13 @@ def import_(
 def verify(what: str, *words: Words, as_json: Json = False) -> None:
     """Judge completions: FILE [CONFIG.toml, whose reward is used]; or known cases: {math,code,format} CASES.jsonl.
 
-    A file prints one JSON verdict a line. Cases print a table, and with --json one JSON object a line: id, status,
-    reward, evidence, cause, seconds. A file that is named like a kind is reached with ./math.
+    A file prints one JSON verdict a line. Its answers are read from `<answer>...</answer>`; from `\\boxed{...}`
+    with `--reward.components.correct.options.answer.carrier box`, and from wherever the reward of a CONFIG.toml says.
+
+    Cases print a table, and with --json one JSON object a line: id, status, reward, evidence, cause, seconds. Answers
+    of math are read from `\\boxed{...}`, unless the row says "carrier": tag, hash, text, last_line or json.
+
+    A file that is named like a kind is reached with ./math.
 
     Parameters
     ----------

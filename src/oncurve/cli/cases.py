@@ -1,11 +1,11 @@
 """``oncurve verify {math,code,format} CASES.jsonl``: judge rows of known cases, without a model and without torch."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from oncurve.types import DataError
+from oncurve.verify.json_lines import gold_text, read_json_lines
 
 Row = Mapping[str, Any]
 Judge = Callable[[Iterable[Row]], Iterator[dict[str, Any]]]
@@ -38,45 +38,37 @@ def judge_kind(kind: str, words: Sequence[str]) -> Iterator[dict[str, Any]]:
             f"Write: oncurve verify {kind} CASES.jsonl --json. A file of completions that is named {kind}: ./{kind}"
         )
     path = Path(words[0])
-    rows = read_rows(path, kind)
-    if not rows:
-        raise DataError(f"{path} holds no case. Expected one JSON object a line: {_EXAMPLES[kind]}")
-    reading = _Reading(path, rows)
+    reading = _Reading(path, read_rows(path, kind))
     try:
         yield from _judge_of(kind)(reading)
     except ValueError as error:
         raise DataError(f"{reading.where}: {error}") from None
 
 
-def read_rows(path: Path, kind: str) -> list[tuple[int, Row]]:
+def read_rows(path: Path, kind: str) -> list[tuple[str, Row]]:
     """Read and check every line of a file of cases.
 
     Returns:
-        Line number, from 1, and row. Blank lines are skipped.
+        File and line, and row. Blank lines are skipped.
 
     Raises:
         DataError: with file and line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    return [
-        (number, _row(f"{path}, line {number}", line, kind)) for number, line in enumerate(lines, 1) if line.strip()
-    ]
+    rows = read_json_lines(path, holds="case", example=_EXAMPLES[kind])
+    places = [f"{path}, line {number}" for number, _ in rows]
+    return [(where, _checked(where, row, kind)) for where, (_, row) in zip(places, rows, strict=True)]
 
 
 class _Reading:
     """Hands out rows and knows the line of the last one, for the message about a row that a judge refuses."""
 
-    def __init__(self, path: Path, rows: Sequence[tuple[int, Row]]) -> None:
-        self._path = path
+    def __init__(self, path: Path, rows: Sequence[tuple[str, Row]]) -> None:
         self._rows = rows
         self.where = str(path)
 
     def __iter__(self) -> Iterator[Row]:
-        for number, row in self._rows:
-            self.where = f"{self._path}, line {number}"
+        for where, row in self._rows:
+            self.where = where
             yield row
 
 
@@ -94,13 +86,7 @@ def _judge_of(kind: str) -> Judge:
     return judge_format
 
 
-def _row(where: str, line: str, kind: str) -> Row:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}). Expected {_EXAMPLES[kind]}") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: a line holds one JSON object, got {type(row).__name__}. Expected {_EXAMPLES[kind]}")
+def _checked(where: str, row: Row, kind: str) -> Row:
     for key in _NEEDED[kind]:
         if key not in row:
             raise DataError(f"{where}: {key} is missing. Expected {_EXAMPLES[kind]}")
@@ -108,6 +94,7 @@ def _row(where: str, line: str, kind: str) -> Row:
         _check_completion(where, row, kind)
         if kind == "math":
             _check_options(where, row)
+            return {**row, "gold": gold_text(row["gold"], where)}
     elif not isinstance(row["solution"], str):
         raise DataError(f"{where}: solution must be a string, the text of a program, got {row['solution']!r}")
     return row

@@ -1,25 +1,25 @@
 """``oncurve verify``: judge completions that stand in a file, without a model and without torch."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from oncurve.types import DataError, Task, did_you_mean
 from oncurve.verify import Item, RewardSettings, Scorer, verifier_names
+from oncurve.verify.json_lines import gold_text, read_json_lines
 
 KNOWN = ("completion", "gold", "verifier", "meta", "id", "prompt")
+_EXAMPLE = '{"completion": "... <answer>1/2</answer>", "gold": "0.5"}'
 
 
 def judge_file(completions: Path, config: Path | None, overrides: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield one verdict per line of the file, in order.
 
     Raises:
-        DataError: a line is not JSON, or lacks ``completion`` or ``gold``.
+        DataError: the file cannot be read, a line is not JSON, or lacks ``completion`` or ``gold``.
     """
-    items = [_item(completions, number, line) for number, line in enumerate(_lines(completions), 1) if line.strip()]
-    if not items:
-        raise DataError(f"{completions} holds no completion. Expected one JSON object a line: {_example()}")
+    rows = read_json_lines(completions, holds="completion", example=_EXAMPLE)
+    items = [_item(f"{completions}, line {number}", number, row) for number, row in rows]
     with _scorer(config, overrides) as scorer:
         for item, verdict in zip(items, scorer.score(items), strict=True):
             yield {
@@ -41,24 +41,11 @@ def _scorer(config: Path | None, overrides: Sequence[str]) -> Scorer:
     return Scorer(load_config(config, overrides).reward, builders=NETWORK_VERIFIERS)
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-
-
-def _item(path: Path, number: int, line: str) -> Item:
-    where = f"{path}, line {number}"
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}). Expected {_example()}") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: a line holds one JSON object, got {type(row).__name__}. Expected {_example()}")
-    missing = [key for key in ("completion", "gold") if not isinstance(row.get(key), str)]
-    if missing:
-        raise DataError(f"{where}: {missing[0]} must be a string, got {row.get(missing[0])!r}. Expected {_example()}")
+def _item(where: str, number: int, row: dict[str, Any]) -> Item:
+    if not isinstance(row.get("completion"), str):
+        raise DataError(f"{where}: completion must be a string, got {row.get('completion')!r}. Expected {_EXAMPLE}")
+    if "gold" not in row:
+        raise DataError(f"{where}: gold is missing. Expected {_EXAMPLE}")
     unknown = sorted(set(row) - set(KNOWN))
     if unknown:
         raise DataError(f"{where}: unknown key {unknown[0]!r}. Known: {', '.join(KNOWN)}; extra columns go into meta.")
@@ -73,13 +60,9 @@ def _item(path: Path, number: int, line: str) -> Item:
     task = Task(
         id=str(row.get("id", number)),
         prompt=str(row.get("prompt", "")),
-        gold=row["gold"],
+        gold=gold_text(row["gold"], where),
         kind="file",
         verifier=name,
         meta=row.get("meta", {}),
     )
     return Item(task=task, text=row["completion"])
-
-
-def _example() -> str:
-    return '{"completion": "... <answer>1/2</answer>", "gold": "0.5"}'

@@ -66,7 +66,14 @@ def read_table(path: Path | None) -> dict[str, Any]:
     except FileNotFoundError:
         nearby = (entry.name for entry in path.parent.glob("*.toml")) if path is not None else ()
         raise ConfigError(f"there is no config file {path}.{did_you_mean(path.name if path else '', nearby)}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder, and a config is one TOML file.{_inside(path)}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is no config file: byte 0x{error.object[error.start]:02x} at {error.start} is no text in UTF-8. "
+            f"{_toml_hint(path)}"
+        ) from None
+    except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error}") from None
     try:
         return tomllib.loads(text)
@@ -74,7 +81,20 @@ def read_table(path: Path | None) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}. {_toml_hint(path)}") from None
 
 
+def _inside(folder: Path | None) -> str:
+    """The config files that lie in a folder."""
+    names = sorted(str(entry) for entry in folder.glob("*.toml")) if folder is not None else []
+    return f" It holds {', '.join(names[:3])}: name one of them." if names else ""
+
+
 def _toml_hint(path: Path | None) -> str:
+    if path is not None and path.suffix == ".py":
+        return (
+            f"A reward function is named with its file: oncurve audit {path}:FUNCTION. In a config it is the verifier "
+            f'of a component: [reward.components.NAME] verifier = "{path}:FUNCTION"'
+        )
+    if path is not None and path.suffix in (".jsonl", ".ndjson", ".parquet", ".pq"):
+        return f"A file of problems is named by a setting: --tasks.path {path}"
     if path is not None and path.suffix in (".yaml", ".yml", ".json", ".sh"):
         return f"The configuration of another trainer is read by: oncurve import trl {path} (or: import verl)."
     return "Strings need quotes, tables are written [like.this]."

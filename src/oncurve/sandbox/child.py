@@ -30,6 +30,8 @@ from typing import Any, NoReturn
 
 HEADER = struct.Struct(">Q")
 POLL_MS = 200
+NOT_THE_USERS = "__not_the_users__"
+"""A file that defines this name, as True, is never named as the place of an error."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -125,10 +127,20 @@ def plain(value: Any) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """The exception in one line, with the place in the user's code."""
+    """The exception in one line, with the place in the user's code: of a syntax error, where it stands."""
     text = traceback.format_exception_only(error)[-1].strip()[:500]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{text} ({Path(error.filename).name}, line {error.lineno})"
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame)
+    ]
+    return f"{text} ({Path(frames[-1][0]).name}, line {frames[-1][1]})" if frames else text
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Not this file, not the machinery of imports, not a file of ours that says so of itself."""
+    file = frame.f_code.co_filename
+    return file != __file__ and not file.startswith("<frozen ") and not frame.f_globals.get(NOT_THE_USERS, False)
 
 
 def _send(fd: int, data: bytes) -> None:

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from oncurve.types import DataError, Message, Prompt, StorageError, Task
 from oncurve.verify.attacks.attack import Attack, attack_item
+from oncurve.verify.json_lines import read_text
 
 DEFAULT_FOLDER = Path("exploits")
 Mark = Literal["exploit", "fine"]
+_REMEDY = "Exploits are the JSON lines that `oncurve review` writes; --exploits names their folder."
 _KEYS = ("id", "mark", "prompt", "gold", "kind", "verifier", "meta", "completion", "is_truncated", "why", "origin")
 
 
@@ -69,7 +71,7 @@ def read_cases(folder: Path = DEFAULT_FOLDER) -> list[RegressionCase]:
     """
     found: dict[str, RegressionCase] = {}
     for path in [folder] if folder.is_file() else sorted(folder.rglob("*.jsonl")):
-        for number, line in enumerate(_text(path).split("\n"), 1):
+        for number, line in enumerate(read_text(path, _REMEDY).split("\n"), 1):
             if line.strip():
                 case = _case(line, f"{path}, line {number}")
                 found[case.id] = case
@@ -144,10 +146,3 @@ def _case(line: str, where: str) -> RegressionCase:
 
 def _file_name(kind: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in kind)[:60] or "cases"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from None

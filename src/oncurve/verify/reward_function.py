@@ -83,7 +83,7 @@ class RewardFunction:
         loaded = self._pool.start()
         if loaded.cause:
             self._pool.close()
-            raise ConfigError(f"reward function {name} cannot be loaded ({loaded.cause}): {loaded.detail}")
+            raise ConfigError(f"reward function {name} cannot be loaded: {loaded.detail}")
 
     def judge(self, items: Sequence[Item]) -> list[Verdict]:
         size = min(self.settings.max_batch, math.ceil(len(items) / self._pool.num_workers) or 1)

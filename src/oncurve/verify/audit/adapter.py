@@ -18,6 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+__not_the_users__ = True
+"""An error is placed in the user's code, not in this file, see ``sandbox.child``."""
+
 
 def score(target: str, row: dict[str, Any] | None) -> Any:
     """Call the target on one row, or, without a row, only load it and say its shape.
@@ -50,7 +53,12 @@ def shape(target: str) -> str:
 def load(target: str) -> Any:
     """Import the target; an environment or a maker of one becomes its rubric."""
     place, _, name = target.rpartition(":")
-    found = getattr(_module(place), name)
+    module = _module(place)
+    if not hasattr(module, name):
+        own = (key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__)
+        there = ", ".join(sorted(key for key in own if not key.startswith("_"))[:8])
+        raise AttributeError(f"{Path(place).name} has no {name}. It has: {there or 'no function of its own'}")
+    found = getattr(module, name)
     if not _is_rubric(found) and not hasattr(found, "rubric") and _makes_something(found):
         found = found()
     return found.rubric if hasattr(found, "rubric") else found
@@ -59,7 +67,15 @@ def load(target: str) -> Any:
 def _module(place: str) -> Any:
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(place)
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if place != error.name and not place.startswith(f"{error.name}."):
+                raise
+            raise ModuleNotFoundError(
+                f"there is no module {error.name}, neither installed nor in {Path.cwd()}. "
+                "A file is named with its ending: path/to/file.py:function"
+            ) from None
     file = Path(place)
     sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(f"user_{file.stem}", file)

@@ -140,6 +140,8 @@ class FunctionTarget:
             if not Path(path).is_file():
                 raise ConfigError(f"{name}: there is no file {Path(path).resolve()}")
             path = str(Path(path).resolve())
+        elif "/" in path or Path(path).is_file() or (Path(path).is_dir() and not Path(path, "__init__.py").exists()):
+            raise ConfigError(f"{name}: {path} is no Python file. Write path/to/file.py:function or module:Rubric")
         self._target = f"{path}:{function}"
         limits = Limits(timeout_s=timeout_s, memory_bytes=memory_bytes)
         self._worker = FunctionWorker(Path(adapter.__file__), "score", limits)
@@ -162,7 +164,7 @@ class FunctionTarget:
         found = self._load()
         if found.cause:
             self._worker.close()
-            raise ConfigError(f"{self.name} cannot be loaded ({found.cause}): {found.detail}")
+            raise ConfigError(f"{self.name} cannot be loaded: {found.detail}")
         return str(found.value)
 
     def _load(self) -> Outcome:
