@@ -126,6 +126,19 @@ def test_check_shows_prompts_golds_and_rejected_golds(tmp_path: Path) -> None:
     assert found["samples"][0]["gold"].isdigit()
     assert any("mood" in note["text"] for note in found["notes"])
     assert len(found["rejected_golds"]) == 1
+    # The embedded model has a token for each small letter, and none for W.
+    assert found["unreadable"] == {"tasks": 31, "of": 31, "characters": "W"}
+
+
+def test_check_warns_of_characters_that_the_embedded_model_cannot_read(tmp_path: Path) -> None:
+    for questions, is_warned in (("what is {n}+{n}?", False), ("Was ist {n}+{n}?", True)):
+        path = tmp_path / "tasks.jsonl"
+        rows = [{"question": questions.format(n=n), "answer": str(2 * n)} for n in range(30)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        done = oncurve("check", "--tasks.path", path)
+        assert done.returncode == 0, done.stderr
+        assert ("the embedded model, the default, has no token: 'W'" in done.stdout) is is_warned
+        assert ("--model.path DIR" in done.stdout) is is_warned
 
 
 def test_verify_judges_a_file_without_torch(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from oncurve.learner import latest_checkpoint
 from oncurve.model import Policy, load_policy
 from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
-from oncurve.tasks import load_tasks, preview
+from oncurve.tasks import load_tasks, preview, prompt_text
 from oncurve.train import formula_of
 from oncurve.train.cores import plan_cores
+from oncurve.train.encode import unknown_characters
 from oncurve.train.environment import available_cores, use_threads
 from oncurve.train.plan import available_memory, measure_step, plan_memory
+from oncurve.train.supervised import EMBEDDED
 from oncurve.types import RunError, Task
 from oncurve.verify import GoldProblem, Scorer, check_golds
 from oncurve.verify.code.references import review_references
@@ -25,7 +27,10 @@ from oncurve.verify.code.references import review_references
 _GIB = 1024**3
 _TIMED_TASKS = 2
 _GOLDS_CHECKED = 10_000
+_READ = 1000
+"""Tasks whose characters are looked up in the tokenizer: it takes a millisecond for each."""
 _SHOWN = 10
+_CHARACTERS_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,9 @@ def check_tasks(path: Path | None, overrides: Sequence[str]) -> Findings:
         "source": seen.source,
         "num_train": seen.num_train,
         "num_held_out": seen.num_held_out,
+        "model": config.model.path,
         "samples": [_sample(task, policy) for task in seen.samples],
+        "unreadable": _unreadable(checked[:_READ], policy),
         "notes": [{"kind": note.kind, "count": note.count, "text": note.text} for note in seen.notes],
         "golds_checked": len(checked),
         "rejected_golds": [{"task": problem.task_id, "reason": problem.reason} for problem in problems],
@@ -153,6 +160,28 @@ def _sample(task: Task, policy: Policy) -> dict[str, Any]:
     }
 
 
+def _unreadable(tasks: Sequence[Task], policy: Policy) -> dict[str, Any] | None:
+    """What the model cannot read of prompts and golds; None where it can read everything."""
+    found = [unknown_characters(policy, f"{prompt_text(task.prompt)} {task.gold}") for task in tasks]
+    if not any(found):
+        return None
+    characters = "".join(sorted(set().union(*found)))
+    return {"tasks": sum(map(bool, found)), "of": len(tasks), "characters": characters}
+
+
+def _unreadable_view(found: dict[str, Any], model: str) -> str:
+    shown = (
+        found["characters"]
+        if len(found["characters"]) <= _CHARACTERS_SHOWN
+        else found["characters"][:_CHARACTERS_SHOWN] + "…"
+    )
+    whose = "the embedded model, the default," if model == EMBEDDED else f"the model {model}"
+    return (
+        f"warning: {found['tasks']} of {found['of']} tasks hold characters for which {whose} has no token: {shown!r}. "
+        "It reads <unk> in their place and can never write them. Name the model that you will train: --model.path DIR"
+    )
+
+
 def _task_view(data: dict[str, Any], problems: Sequence[GoldProblem]) -> str:
     train = "endless" if data["num_train"] is None else data["num_train"]
     lines = [f"{data['source']}: {train} training tasks, {data['num_held_out']} held out", ""]
@@ -160,6 +189,8 @@ def _task_view(data: dict[str, Any], problems: Sequence[GoldProblem]) -> str:
         lines += [f"--- {sample['task']} ({sample['prompt_tokens']} tokens, judged by {sample['verifier']})"]
         lines += [sample["prompt"], f"gold: {sample['gold']}", ""]
     lines += [f"{note['kind']}: {note['text']}" for note in data["notes"]]
+    if data["unreadable"]:
+        lines.append(_unreadable_view(data["unreadable"], data["model"]))
     lines.append(f"{data['golds_checked']} golds checked, {len(problems)} rejected by their own verifier")
     lines += [f"  {problem.task_id}: {problem.reason}" for problem in problems]
     if data["code"]:

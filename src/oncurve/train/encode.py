@@ -32,6 +32,18 @@ def encode_completion(policy: Policy, prompt: Prompt, text: str, *, where: str) 
     return _turn(policy, prompt, text) or (*plain, _end_of(policy))
 
 
+def unknown_characters(policy: Policy, text: str) -> set[str]:
+    """Characters of a text for which the model's tokenizer has no token, so that the model reads all of them alike."""
+    unknown = policy.tokenizer.unk_token_id
+
+    def is_unknown(part: str) -> bool:
+        return unknown in policy.tokenizer.encode(part, add_special_tokens=False)
+
+    if unknown is None or not is_unknown(text):
+        return set()
+    return {letter for letter in text if is_unknown(letter)}
+
+
 def _turn(policy: Policy, prompt: Prompt, text: str) -> tuple[int, ...] | None:
     """The completion as the chat template writes it; None without template, or where that changes the prompt."""
     if isinstance(prompt, str):
