@@ -51,6 +51,19 @@ def test_a_mean_step_holds_phases_and_their_parts():
     assert found.num_steps == 2
 
 
+def test_what_came_after_the_last_step_is_spread_over_all_of_them():
+    # 4 s before the first step and 3 s after the last, over two steps; the checkpoint 1 s and 0.5 s.
+    found = flame(ROWS, {"seconds/evaluation": 3.0, "seconds/checkpoint": 0.5})
+    assert found is not None
+    seconds = {block.name: block.seconds for block in found.blocks}
+    assert (seconds["evaluation"], seconds["checkpoint"], seconds["update"]) == (3.5, 0.75, 3.0)
+    assert (seconds["step"], found.num_steps) == (2.0 + 0.25 + 3.0 + 3.5 + 0.75, 2)
+    assert flame([], {"seconds/evaluation": 3.0}) is None
+    only_after = flame([{"step": 0, "seconds/update": 2.0}], {"seconds/checkpoint": 1.0})
+    assert only_after is not None
+    assert only_after.sentences() == ["update 2 s, 66.7 %", "checkpoint 1 s, 33.3 %"]
+
+
 def test_it_is_said_in_words_the_longest_first():
     found = flame(ROWS)
     assert found is not None

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from oncurve.report import read_evaluations, read_metrics, read_rollouts
+from oncurve.report import read_evaluations, read_metrics, read_rollouts, read_seconds_after
 from oncurve.train import Evaluated, Noted, Saved, Session, Stepped, train
 from oncurve.types import DataError, ModelError, RunError
 
@@ -48,6 +48,28 @@ def test_every_step_is_recorded_with_its_rollouts(small_config) -> None:
     rollouts = list(read_rollouts(Path(config.run_dir)))
     assert len(rollouts) == 4 * 3 * 4  # steps x prompts x group
     assert {rollout.policy_version for rollout in rollouts if rollout.step == 0} == {0}
+
+
+def test_the_seconds_of_every_examination_are_recorded_the_last_ones_by_themselves(small_config) -> None:
+    config = small_config()
+    spent = [event.seconds for event in run(config) if isinstance(event, Evaluated)]
+    rows = list(read_metrics(Path(config.run_dir)))
+    after = read_seconds_after(config.run_dir, len(rows))
+    assert after["seconds/evaluation"] == pytest.approx(spent[-1])
+    assert after["seconds/checkpoint"] > 0
+    assert sum(row.get("seconds/evaluation", 0.0) for row in rows) == pytest.approx(sum(spent[:-1]))
+    assert read_seconds_after(config.run_dir, len(rows) - 1) == {}
+
+
+def test_the_checkpoint_of_a_stop_is_counted_by_the_step_after_it(small_config) -> None:
+    config = small_config("--checkpoint_every", "100")
+    with Session.create(config) as session:
+        list(train(session, should_stop=lambda: session.step == 2))
+    after = read_seconds_after(config.run_dir, 2)
+    with Session.resume(Path(config.run_dir)) as session:
+        list(train(session))
+    rows = list(read_metrics(Path(config.run_dir)))
+    assert [row.get("seconds/checkpoint") for row in rows[1:]] == [None, after["seconds/checkpoint"], None]
 
 
 REQUIRED_METRICS = (

@@ -2,7 +2,14 @@
 
 from oncurve.report.folder import RunFolder
 from oncurve.report.page import render_report
-from oncurve.report.readers import count_rollouts, read_evaluations, read_events, read_metrics, read_rollouts
+from oncurve.report.readers import (
+    count_rollouts,
+    read_evaluations,
+    read_events,
+    read_metrics,
+    read_rollouts,
+    read_seconds_after,
+)
 from oncurve.report.rollouts import Rollout
 from oncurve.report.summary import summarise
 
@@ -14,6 +21,7 @@ __all__ = [
     "read_events",
     "read_metrics",
     "read_rollouts",
+    "read_seconds_after",
     "render_report",
     "summarise",
 ]

@@ -6,11 +6,13 @@ timed any finer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from oncurve.report.costs import BETWEEN, as_time, colour_of, phase_names
 
 STEP = "step"
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 _BESIDE_COLOUR = "--orange"
 _DEPTH_SUFFIX = ("", "", "-fill")
 """Phases stand in their colour, parts in a lighter shade of it."""
@@ -85,13 +87,21 @@ class Flame:
         return [widths[block.name] for block in self.blocks]
 
 
-def flame(metrics: Sequence[Mapping[str, Any]]) -> Flame | None:
+def flame(metrics: Sequence[Mapping[str, Any]], after: Mapping[str, float] = _NOTHING) -> Flame | None:
     """The mean step of a run; None when no seconds were recorded.
 
     Examinations and checkpoints are spread over all steps. A phase is at least as long as its parts together.
+
+    Args:
+        metrics: the rows of the run.
+        after: seconds of the metrics ``BETWEEN`` that were spent after the last row: of the last examination and
+            checkpoint.
     """
+    num_steps = len(metrics)
+    metrics = [*metrics, after] if metrics else metrics
     names = [*phase_names(metrics), *(name for name in BETWEEN if any(row.get(name) for row in metrics))]
-    means = {name.removeprefix("seconds/"): _mean(metrics, name) for name in [*names, *_part_names(metrics, names)]}
+    every = [*names, *_part_names(metrics, names)]
+    means = {name.removeprefix("seconds/"): _mean(metrics, name, num_steps) for name in every}
     parts = {name: seconds for name, seconds in means.items() if "/" in name and seconds > 0}
     phases = {}
     for name in (found for found in means if "/" not in found):
@@ -109,8 +119,8 @@ def flame(metrics: Sequence[Mapping[str, Any]]) -> Flame | None:
             for part, spent in parts.items()
             if part.startswith(f"{phase}/")
         ]
-    hidden = max(0.0, _mean(metrics, "seconds/verify_busy") - means.get("verify", 0.0))
-    return Flame(blocks=tuple(blocks), num_steps=len(metrics), hidden_verify=hidden)
+    hidden = max(0.0, _mean(metrics, "seconds/verify_busy", num_steps) - means.get("verify", 0.0))
+    return Flame(blocks=tuple(blocks), num_steps=num_steps, hidden_verify=hidden)
 
 
 def _part_names(metrics: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> list[str]:
@@ -125,5 +135,5 @@ def _sentence(phase: Block, whole: Flame) -> str:
     return f"{phase.label} {as_time(phase.seconds)}, {share:.1f} %{f' ({listed})' if listed else ''}"
 
 
-def _mean(metrics: Sequence[Mapping[str, Any]], name: str) -> float:
-    return sum(row.get(name) or 0.0 for row in metrics) / max(1, len(metrics))
+def _mean(metrics: Sequence[Mapping[str, Any]], name: str, num_steps: int) -> float:
+    return sum(row.get(name) or 0.0 for row in metrics) / max(1, num_steps)

@@ -1,7 +1,7 @@
 """The run folder: everything a run leaves behind, written so that a kill at any instant loses nothing that matters.
 
 The same records give the same bytes. No file but ``environment.json`` knows the time of day; what a clock measured
-stands in metrics named ``seconds/...`` and ``tokens_per_second/...``.
+stands in metrics named ``seconds/...`` and ``tokens_per_second/...``, and in ``seconds.json``.
 """
 
 import json
@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from oncurve.report.readers import evaluation_files, read_document, read_text, run_path
+from oncurve.report.readers import SECONDS_FILE, evaluation_files, read_document, read_text, run_path
 from oncurve.report.rollouts import RolloutStore
 from oncurve.report.storage import LineFile, plain, remove_leftovers, storage_errors, sync_path, well_formed, write_text
 from oncurve.types import Group, RunError
@@ -26,7 +26,7 @@ class RunFolder:
         environment.json   versions, machine, start       events.jsonl    what was found, dropped, changed
         formula.txt        the objective, spelled out      rollouts/       every completion, JSONL then parquet
         checkpoints/       written by the learner         eval/           step_N.json, held-out measurements
-        report.html        written by render_report
+        report.html        written by render_report       seconds.json    spent since the last recorded step
 
     Get one from ``create`` or ``open``. One process writes; any number may read meanwhile, with
     ``oncurve.report.read_metrics`` and its siblings.
@@ -39,6 +39,7 @@ class RunFolder:
         self._metrics = LineFile(path / "metrics.jsonl")
         self._events = LineFile(path / "events.jsonl")
         self._evaluations = path / "eval"
+        self._seconds = path / SECONDS_FILE
         self._rollouts = RolloutStore(path / "rollouts")
         self._last_step: int | None = None
         self._lock: TextIOWrapper | None = None
@@ -177,6 +178,16 @@ class RunFolder:
             raise ValueError(f"an evaluation of step {evaluation['step']} was handed over for step {step}")
         record = {"step": step} | plain(evaluation, "evaluation")
         write_text(self._evaluations / f"step_{step}.json", _document(record))
+
+    def keep_seconds(self, step: int, seconds: Mapping[str, float]) -> None:
+        """Record what was spent after ``step`` steps and is in no row of metrics yet, replacing what was kept before.
+
+        Raises:
+            ValueError, NumericsError: not finite numbers.
+            StorageError: the disk refused.
+        """
+        record = {"step": _step(step, "seconds"), "seconds": plain(seconds, "seconds")}
+        write_text(self._seconds, _document(record))
 
     def seal(self, *, is_final: bool = False) -> None:
         """Turn finished rollout parts into parquet; with ``is_final`` also the one that could still grow.

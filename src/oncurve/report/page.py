@@ -26,6 +26,7 @@ from oncurve.report.readers import (
     read_evaluations,
     read_events,
     read_metrics,
+    read_seconds_after,
     read_text,
     run_path,
 )
@@ -71,7 +72,7 @@ def _context(path: Path) -> dict[str, Any]:
     metrics, evaluations, events = list(read_metrics(path)), read_evaluations(path), list(read_events(path))
     summary = summarise(path)
     drawn, not_drawn = charts(metrics, evaluations, summary["method"])
-    burnt = flame(metrics)
+    burnt = flame(metrics, read_seconds_after(path, len(metrics)))
     scripts = page_scripts()
     return {
         "name": path.resolve().name,

@@ -16,6 +16,7 @@ from oncurve.report.rollouts import Rollout, RolloutStore
 from oncurve.report.storage import LineFile, storage_errors
 from oncurve.types import RunError
 
+SECONDS_FILE = "seconds.json"
 _EVALUATION_NAME = re.compile(r"step_(\d+)\.json")
 
 Run = str | PathLike[str]
@@ -42,6 +43,13 @@ def read_events(run: Run) -> Iterator[dict[str, Any]]:
 def read_evaluations(run: Run) -> list[dict[str, Any]]:
     """Return the held-out measurements in the order of their steps."""
     return [read_document(path) for _, path in evaluation_files(run_path(run))]
+
+
+def read_seconds_after(run: Run, num_steps: int) -> dict[str, float]:
+    """Return ``seconds/evaluation`` and ``seconds/checkpoint`` spent since the last of ``num_steps`` recorded steps."""
+    path = run_path(run) / SECONDS_FILE
+    kept = read_document(path) if path.is_file() else {}
+    return dict(kept.get("seconds", {})) if kept.get("step") == num_steps else {}
 
 
 def read_rollouts(run: Run, step: int | None = None) -> Iterator[Rollout]:

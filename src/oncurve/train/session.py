@@ -12,7 +12,7 @@ from oncurve.evaluate import evaluate_policy
 from oncurve.evaluate.adversarial import reward_metrics
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, settled, weights_fingerprint
-from oncurve.report import RunFolder
+from oncurve.report import RunFolder, read_seconds_after
 from oncurve.report.folder import next_folder
 from oncurve.report.progress import Saved
 from oncurve.rollout import Judging, local_engine, unit_of
@@ -232,7 +232,9 @@ class Session(ABC):
         return spent
 
     def _spend(self, name: str, seconds: float) -> None:
+        """Count seconds; on disk they stand by themselves until a step records them, as none does after the last."""
         self._between[f"seconds/{name}"] = self._between.get(f"seconds/{name}", 0.0) + seconds
+        self.folder.keep_seconds(self.step, self._between)
 
     def more_state(self) -> dict[str, Any]:
         """What a checkpoint of this kind of run holds beside step, cursor and learner."""
@@ -250,6 +252,8 @@ class Session(ABC):
             self.learner.load_state_dict(state["learner"])
             self.load_more_state(state)
         self.folder.rewind(self.step)
+        kept = read_seconds_after(self.folder, self.step)  # an examination of this step is dropped and done again
+        self._between = {name: spent for name, spent in kept.items() if name == "seconds/checkpoint"}
         require_history(self.folder, self.step)
         if self.is_finished:
             self.folder.seal(is_final=True)
