@@ -13,22 +13,23 @@ from oncurve.model import ModelSettings, Workload, estimate_memory
 SIZES = {"prompts": 8, "group": 8, "prompt_tokens": 40, "max_tokens": 40}
 NUM_TOKENS = 8 * 40 + 64 * 40
 CASES = {
-    "plain": ({}, {}),
+    "plain": ({}, {}, 0.25),
     "bfloat16, frozen, checkpointing": (
         {"dtype": "bfloat16", "freeze_embeddings": True, "gradient_checkpointing": True},
         {},
+        0.25,
     ),
-    "lora, chunks": ({"lora": {"rank": 4}}, {"logits_chunk_bytes": 8 * 1024**2, "micro_batch_tokens": 1024}),
+    "lora, chunks": ({"lora": {"rank": 4}}, {"logits_chunk_bytes": 8 * 1024**2, "micro_batch_tokens": 1024}, 0.35),
 }
+"""Settings of the model and of the learner, and how far off the forecast of what it takes beyond the libraries may be:
+what they keep for themselves is in no part, and with LoRA a third goes unseen."""
 TOLERANCE = 0.25
 """Of the peak of the process, libraries included."""
-BEYOND = 0.35
-"""Of what it takes beyond the libraries: what they keep for themselves is in no part. With LoRA a third goes unseen."""
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_peak_is_what_was_announced(case, tmp_path: Path):
-    model, learner = CASES[case]
+    model, learner, beyond = CASES[case]
     config = LlamaConfig(
         vocab_size=16_000,
         hidden_size=256,
@@ -72,4 +73,4 @@ def test_the_peak_is_what_was_announced(case, tmp_path: Path):
     )
     taken = found["peak"] - found["before"]
     assert estimate.peak == pytest.approx(found["peak"], rel=TOLERANCE)
-    assert estimate.still_needed == pytest.approx(taken, rel=BEYOND), {**estimate.parts(), **found}
+    assert estimate.still_needed == pytest.approx(taken, rel=beyond), {**estimate.parts(), **found}

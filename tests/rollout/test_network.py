@@ -1,5 +1,6 @@
 """The network built from weights: whom it knows, what it computes once only, and how near it stays to the learner."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,9 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
+from oncurve.learner import LearnerSettings
+from oncurve.learner.packing import Row
+from oncurve.learner.stepper import Stepper
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import Request, TorchEngine
 from oncurve.rollout.grouped import agrees
@@ -67,7 +71,7 @@ def requests(group_size: int, prompts: list[tuple[int, ...]] = PROMPTS) -> list[
     ]
 
 
-def gap_to_learner(policy: Policy, completions: list[Completion]) -> torch.Tensor:
+def gap_to_own_code(policy: Policy, completions: list[Completion]) -> torch.Tensor:
     """|old log-prob - that of one full pass of the model's own code|, over all tokens."""
     gaps = []
     for done in completions:
@@ -94,22 +98,34 @@ def test_the_common_families_are_known_and_sample_what_their_own_code_samples(na
         assert ours.note == ""
         assert "hook" in theirs.note
         assert [one.token_ids for one in made] == [one.token_ids for one in twins]
-        assert gap_to_learner(policy, made).max() < 1e-4
+        assert gap_to_own_code(policy, made).max() < 1e-4
+
+
+def learner_gap(policy: Policy, completions: list[Completion]) -> torch.Tensor:
+    """|old log-prob - that which the learner finds|, over all tokens."""
+    forward = Stepper(policy, LearnerSettings()).forward
+    rows = [Row(done.prompt_ids, done.token_ids) for done in completions]
+    found = forward.logprobs(policy.model, rows, 1.0)
+    return torch.cat([(torch.tensor(done.old_logprobs) - found[i]).abs() for i, done in enumerate(completions)])
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "gemma3"])
-def test_bfloat16_is_as_near_to_the_learner_as_the_own_code_is(name, attention):
-    config = FAMILIES[name]
+@pytest.mark.parametrize("name", FAMILIES)
+def test_in_bfloat16_the_learner_finds_the_log_probs_that_were_sampled(name, attention):
+    """Both round at the same places, so only a sum in another order may flip a last bit, now and then in a row."""
+    config = copy.deepcopy(FAMILIES[name])
+    if getattr(config, "sliding_window", None):
+        config.sliding_window = 64  # rows beyond it are trained by transformers' own code
     policy = policy_of(config, dtype=torch.bfloat16, attention=attention)
     asked, sampling = requests(12), Sampling(max_tokens=24)
     engine = TorchEngine(policy, max_rows=64)
-    ours = gap_to_learner(policy, engine.generate(asked, sampling, policy_version=0)).mean()
+    ours = learner_gap(policy, engine.generate(asked, sampling, policy_version=0))
     assert engine.note == ""
-    theirs = gap_to_learner(
-        policy, TorchEngine(own_code(policy), max_rows=64).generate(asked, sampling, policy_version=0)
-    )
-    assert 0 < ours < 1.3 * theirs.mean() + 0.002  # means of 400 noisy tokens each
+    assert ours.mean() < 1e-4
+    assert (ours > 1e-5).float().mean() < 0.05
+    twin = TorchEngine(own_code(policy_of(config, dtype=torch.bfloat16, attention=attention)), max_rows=64)
+    theirs = learner_gap(policy, twin.generate(asked, sampling, policy_version=0))
+    assert theirs.mean() > 20 * ours.mean()  # which is what rounding elsewhere makes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -122,7 +138,7 @@ def test_an_adapter_is_part_of_the_weights(dtype):
     adapted = engine.generate(requests(3), Sampling(max_tokens=8), policy_version=0)
     assert engine.note == ""
     assert [one.token_ids for one in adapted] != [one.token_ids for one in base]
-    assert gap_to_learner(policy, adapted).mean() < (1e-4 if dtype is torch.float32 else 0.1)
+    assert gap_to_own_code(policy, adapted).mean() < (1e-4 if dtype is torch.float32 else 0.1)
     with policy.model.disable_adapter():
         again = engine.generate(requests(3), Sampling(max_tokens=8), policy_version=0)
     assert [one.token_ids for one in again] == [one.token_ids for one in base]
@@ -145,7 +161,7 @@ def test_a_model_changed_inside_runs_its_own_code(monkeypatch):
     engine = TorchEngine(policy, max_rows=4)
     made = engine.generate(requests(2), Sampling(max_tokens=9), policy_version=0)
     assert "computes something else" in engine.note
-    assert gap_to_learner(policy, made).max() < 1e-4
+    assert gap_to_own_code(policy, made).max() < 1e-4
 
 
 def test_rounding_of_the_size_of_the_logits_is_no_other_code_and_other_code_is_found():

@@ -30,33 +30,38 @@ def _wide(values: Tensor) -> Tensor:
 
 
 class _Norm(torch.autograd.Function):
-    """y = x / sqrt(mean(x^2) + eps) * w; x [n, d], w [d] (the whole scale, with its 1 where a model leaves it out)."""
+    """y = x / sqrt(mean(x^2) + eps) * (w + offset); x [n, d], w [d].
+
+    The division is in float32 in every model, as transformers has it; y has the dtype of w, whatever that of x is.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        scale = _wide(weight)
-        inverse = torch.empty(len(x), 1, dtype=scale.dtype, device=x.device)
-        out = torch.empty_like(x)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, offset: float, eps: float) -> Tensor:
+        scale = _wide(weight) + offset
+        inverse = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
+        out = torch.empty_like(x, dtype=weight.dtype)
         for span in _spans(*x.shape):
-            wide = x[span].to(scale.dtype)
+            wide = x[span].float()
             inverse[span] = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-            out[span] = (wide * inverse[span]).mul_(scale)
+            out[span] = (wide * inverse[span]).to(scale.dtype).mul_(scale)
         ctx.save_for_backward(x, weight, inverse)
+        ctx.offset = offset
         return out
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, weight, inverse = ctx.saved_tensors
-        scale, out = _wide(weight), torch.empty_like(x)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        x, weight, inverses = ctx.saved_tensors
+        scale, out = _wide(weight) + ctx.offset, torch.empty_like(x)
         of_scale = torch.zeros_like(scale)
         for span in _spans(*x.shape):
-            unit = x[span].to(scale.dtype) * inverse[span]
+            wide, inverse = x[span].to(torch.float32, copy=True), inverses[span]
             gradient = gradients[0][span].to(scale.dtype)
-            of_scale += (gradient * unit).sum(0)
-            gradient = gradient * scale
-            along = (gradient * unit).mean(-1, keepdim=True)
-            out[span] = gradient.sub_(unit.mul_(along)).mul_(inverse[span])
-        return out, of_scale.to(weight.dtype), None
+            of_scale += (gradient * (wide * inverse)).sum(0)
+            of_unit = (gradient * scale).float()
+            of_inverse = (of_unit * wide).sum(-1, keepdim=True)
+            of_square = of_inverse * -0.5 * inverse**3 / x.shape[-1]
+            out[span] = of_unit.mul_(inverse).add_(wide.mul_(2).mul_(of_square))
+        return out, of_scale.to(weight.dtype), None, None
 
 
 class _Gated(torch.autograd.Function):
@@ -103,11 +108,11 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
     out, half = torch.empty_like(x), x.shape[-1] // 2
     for span in _spans(len(x), x[0].numel()):
-        part, made = x[span], out[span]
-        left, right, into_left, into_right = part[..., :half], part[..., half:], made[..., :half], made[..., half:]
+        part, made = x[span].to(cos.dtype), out[span]
+        left, right = part[..., :half], part[..., half:]
         c, s = cos[span, None, :half], sin[span, None, :half]
-        torch.mul(left, c, out=into_left).addcmul_(right, s, value=-sign)
-        torch.mul(right, c, out=into_right).addcmul_(left, s, value=sign)
+        made[..., :half] = (left * c).addcmul_(right, s, value=-sign)
+        made[..., half:] = (right * c).addcmul_(left, s, value=sign)
     return out
 
 
@@ -122,11 +127,23 @@ def fuse(model: PreTrainedModel, interface: Callable[..., Any]) -> Forwards:
         interface: of the attention, as transformers calls it.
     """
     found: Forwards = []
+    are_norms_fused = True
     for module in model.base_model.modules():
         made = _fused_norm(module) or _fused_unit(module) or _fused_attention(module, interface)
         if made is not None and "forward" not in vars(module):
             found.append((module, made))
+        elif type(module).__name__.endswith("Norm"):
+            are_norms_fused = False
+    embedding: Any = model.get_input_embeddings()
+    if are_norms_fused and model.dtype is torch.bfloat16 and "forward" not in vars(embedding):
+        found.append((embedding, partial(_wide_embedding, embedding)))
     return found
+
+
+def _wide_embedding(module: Any, ids: Tensor) -> Tensor:
+    """Embeddings in float32, and with them the stream that every layer adds to: sums of many layers are not rounded,
+    what a norm makes of them is."""
+    return _wide(type(module).forward(module, ids))
 
 
 def _fused_norm(module: nn.Module) -> Callable[..., Any] | None:
@@ -145,8 +162,8 @@ def _fused_norm(module: nn.Module) -> Callable[..., Any] | None:
 
 
 def _norm(module: Any, eps: float, offset: float, x: Tensor) -> Tensor:
-    scale = module.weight + offset if offset else module.weight
-    found: Tensor = _Norm.apply(x.reshape(-1, x.shape[-1]), scale, eps)  # type: ignore[no-untyped-call]
+    rows = x.reshape(-1, x.shape[-1])
+    found: Tensor = _Norm.apply(rows, module.weight, offset, eps)  # type: ignore[no-untyped-call]
     return found.view_as(x)
 
 
@@ -186,7 +203,7 @@ def _attention(
     key, value = module.k_proj(hidden_states).view(shape), module.v_proj(hidden_states).view(shape)
     if hasattr(module, "q_norm"):
         query, key = module.q_norm(query), module.k_norm(key)
-    cos, sin = (part.flatten(0, 1).to(query.dtype) for part in position_embeddings)
+    cos, sin = (part.flatten(0, 1) for part in position_embeddings)
     query, key = (_turned(part.flatten(0, 1), cos, sin)[None] for part in (query, key))
     window = getattr(module, "sliding_window", None)
     parts = (part.transpose(1, 2) for part in (query, key, value))

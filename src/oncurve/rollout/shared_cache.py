@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from oncurve.rollout.attention import grouped_eager_attention
 from oncurve.rollout.network import Shape
 
 _MIN_COLUMNS = 32
@@ -173,27 +172,23 @@ class SharedCache:
             own_values[:, self._row_index, self._columns] = values.transpose(0, 1).float()
         own_keys, own_values = own_keys[:, :, : self._width], own_values[:, :, : self._width]
         kv_heads = own_keys.shape[0]
-        split = queries.float().view(num_rows, kv_heads, heads // kv_heads, width).transpose(0, 1).contiguous()
+        scaled = (queries * self._shape.scales[layer]).float()
+        split = scaled.view(num_rows, kv_heads, heads // kv_heads, width).transpose(0, 1).contiguous()
         prompt_keys, prompt_values = self.prompts.keys[layer], self.prompts.values[layer]
         to_prompt = self._by_row(torch.matmul(self._by_prompt(split), prompt_keys.transpose(2, 3)), num_rows)
-        weights = self._weights(layer, to_prompt, torch.matmul(split, own_keys.transpose(2, 3)))
+        weights = self._weights(layer, to_prompt, torch.matmul(split, own_keys.transpose(2, 3)), queries.dtype)
         num_prompt = prompt_keys.shape[2]
         mixed = self._by_row(torch.matmul(self._by_prompt(weights[..., :num_prompt]), prompt_values), num_rows)
         mixed = mixed + torch.matmul(weights[..., num_prompt:], own_values)
         return mixed.transpose(0, 1).reshape(num_rows, heads * width).to(queries.dtype)
 
-    def _weights(self, layer: int, to_prompt: Tensor, to_own: Tensor) -> Tensor:
-        """[K, R, E, P + C] softmax of the products, rounded where the model's own attention rounds."""
-        scale = self._shape.scales[layer]
-        if self._shape.rounds_scores:
-            scores = torch.cat([to_prompt.bfloat16(), to_own.bfloat16()], dim=3).mul_(scale)
-        else:
-            scores = torch.cat([to_prompt, to_own], dim=3).mul_(scale)
+    def _weights(self, layer: int, to_prompt: Tensor, to_own: Tensor, dtype: torch.dtype) -> Tensor:
+        """[K, R, E, P + C] softmax of the products, rounded where the learner's attention rounds."""
+        scores = torch.cat([to_prompt.to(dtype), to_own.to(dtype)], dim=3).float()
         mask = self._masks[self._shape.windows[layer]]
         if mask is not None:
             scores += mask
-        weights = scores.softmax(dim=3, dtype=torch.float32)
-        return weights.bfloat16().float() if self._shape.rounds_scores else weights
+        return scores.softmax(dim=3).to(dtype).float()
 
     def _by_prompt(self, x: Tensor) -> Tensor:
         """[K, R, E, N] as [K, S, M * E, N]; what no row fills repeats row 0."""
@@ -233,21 +228,14 @@ class PromptAttention:
             last, end = first + count, position + count
             self._prompts.write(layer, prompt, position, keys[first:last], values[first:last])
             seen_keys, seen_values = (
-                states[layer][:, prompt, :end].to(self._dtype)[None]
+                states[layer][:, prompt, :end].to(self._dtype).repeat_interleave(repeats, dim=0)
                 for states in (self._prompts.keys, self._prompts.values)
             )
-            split = queries[first:last].transpose(0, 1)[None]
-            scale = self._shape.scales[layer]
-            is_seen = _causal(position, end, window)
-            if self._shape.rounds_scores:
-                mask = torch.zeros(is_seen.shape, dtype=self._dtype).masked_fill_(~is_seen, -torch.inf)[None, None]
-                out = grouped_eager_attention(None, split, seen_keys, seen_values, mask, scaling=scale)[0][0]
-            else:
-                seen_keys = seen_keys.repeat_interleave(repeats, dim=1)
-                seen_values = seen_values.repeat_interleave(repeats, dim=1)
-                out = F.scaled_dot_product_attention(split, seen_keys, seen_values, attn_mask=is_seen, scale=scale)
-                out = out[0].transpose(0, 1)
-            mixed.append(out.reshape(count, -1))
+            scaled = (queries[first:last] * self._shape.scales[layer]).transpose(0, 1)
+            scores = torch.matmul(scaled, seen_keys.transpose(1, 2))
+            scores = scores.masked_fill_(~_causal(position, end, window), -torch.inf)
+            out = torch.matmul(scores.softmax(dim=-1), seen_values)
+            mixed.append(out.transpose(0, 1).reshape(count, -1))
             first = last
         return torch.cat(mixed)
 
