@@ -1,4 +1,7 @@
-"""Three reward functions as people write them, each with its hole. Do not use them; `oncurve audit` says why."""
+"""Two reward functions as people write them, each with its hole. Do not use them; `oncurve audit` says why.
+
+The third bad reward, format-weight.toml, has no function: its hole is a weight.
+"""
 
 import re
 

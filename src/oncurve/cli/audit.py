@@ -102,8 +102,8 @@ def show_audit(found: AuditResult) -> None:
     asked = ", ".join(f"{family} {count}" for family, count in found.counts.items())
     console.print(f"[bold]{escape(found.target)}[/]: {found.num_asked} completions asked ({asked})")
     console.print(
-        f"answers stated in the form: {escape(found.wrapper)}; a wrong one gets {found.floor:g}, the honest one "
-        f"{found.full:g}; paid from {found.settings.paid_at:.0%} of the way"
+        f"answers stated in the form: {escape(found.wrapper)}; shares count from a reward of {found.floor:g} to "
+        f"{found.full:g}, {_full_is(found)}; paid from {found.settings.paid_at:.0%} of the way"
     )
     for note in found.notes:
         console.print(f"note: {escape(note)}")
@@ -118,9 +118,15 @@ def show_audit(found: AuditResult) -> None:
             f"\nbest cheap recipe: {escape(best.recipe)}, {best.share:.0%} of the honest reward on average: "
             f"{escape(_quoted(best.completion))}"
         )
+    if found.together.num_asked and not (found.together.faults or found.together.notes):
+        console.print(f"\nin company: {found.together.num_asked} completions got the reward that they get alone")
     console.print("\n[green]passed[/]: no limit is exceeded" if found.passed else "\n[red bold]not passed[/]")
     for fault in found.faults:
         console.print(f"  {escape(fault)}")
+
+
+def _full_is(found: AuditResult) -> str:
+    return "taken for the honest one since no gold is paid" if found.is_full_assumed else "the best that a gold gets"
 
 
 def _print_findings(console: Console, title: str, findings: Sequence[Finding], asked: int) -> None:

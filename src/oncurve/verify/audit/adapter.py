@@ -1,10 +1,10 @@
-"""Runs in the audit's child process: calls a reward function of any known shape on one completion.
+"""Runs in the audit's child process: calls a reward function of any known shape on one completion, or on several.
 
 Loaded by path and standard library only, like the process it runs in. Shapes, told apart by the parameters:
 
-    trl        def reward(prompts, completions, **columns) -> [value]             one call, one completion
+    trl        def reward(prompts, completions, **columns) -> [value]             one call for all completions
     verl       def compute_score(data_source, solution_str, ground_truth, extra_info) -> value or {"score": value},
-               or with lists of one (data_sources, solution_strs, ground_truths, extra_infos) -> [either]
+               or one call for all: (data_sources, solution_strs, ground_truths, extra_infos) -> [either]
     verifiers  an object with ``funcs`` and ``weights`` (a Rubric), ``rubrics`` (a group), or ``rubric`` (an
                environment); also a class, or a function named ``load_...``, that makes one
 """
@@ -22,21 +22,26 @@ __not_the_users__ = True
 """An error is placed in the user's code, not in this file, see ``sandbox.child``."""
 
 
-def score(target: str, row: dict[str, Any] | None) -> Any:
-    """Call the target on one row, or, without a row, only load it and say its shape.
+def score(target: str, rows: list[dict[str, Any]] | None) -> Any:
+    """Call the target on rows, in one call where its signature allows; or, without rows, load it and say its shape.
 
     Args:
         target: ``path/to/file.py:name`` (the whole path) or ``module:name``.
-        row: ``prompt``, ``completion`` (text or messages), ``text``, ``completion_ids``, ``gold``, ``task_id``,
-            ``kind`` and ``meta``.
+        rows: each with ``prompt``, ``completion`` (text or messages), ``text``, ``completion_ids``, ``gold``,
+            ``task_id``, ``kind`` and ``meta``.
 
     Returns:
-        What the function returned for it, to be checked by the caller.
+        What the function returned for each, to be checked by the caller.
+
+    Raises:
+        TypeError: not one value for each came back.
     """
-    if row is None:
+    if rows is None:
         return shape(target)
     found = load(target)
-    return asyncio.run(_rubric(found, row)) if _is_rubric(found) else _finished(_called(found, row))
+    if _is_rubric(found):
+        return [asyncio.run(_rubric(found, row)) for row in rows]
+    return _called_as_verl(found, rows) if _is_verl(found) else _called_as_trl(found, rows)
 
 
 def shape(target: str) -> str:
@@ -92,29 +97,26 @@ def _makes_something(found: Any) -> bool:
     return inspect.isclass(found) or str(getattr(found, "__name__", "")).startswith("load_")
 
 
-def _called(function: Any, row: dict[str, Any]) -> Any:
-    if _is_verl(function):
-        return _called_as_verl(function, row)
-    columns = {name: [value] for name, value in row["meta"].items()}
-    named = ("task_id", "kind", "gold")
-    columns |= {name: [row[name]] for name in named} | {name: [row["gold"]] for name in ("answer", "solution")}
-    columns |= {"ground_truth": [row["gold"]]} if "ground_truth" not in columns else {}
-    values = _finished(
-        _accepted(
-            function,
-            _OF_THE_TRAINER
-            | columns
-            | {
-                "prompts": [row["prompt"]],
-                "completions": [row["completion"]],
-                "completion_ids": [row["completion_ids"]],
-            },
-        )
-    )
+def _called_as_trl(function: Any, rows: list[dict[str, Any]]) -> list[Any]:
+    names = dict.fromkeys(name for row in rows for name in row["meta"])
+    columns = {name: [row["meta"].get(name) for row in rows] for name in names}
+    golds = [row["gold"] for row in rows]
+    columns |= {name: [row[name] for row in rows] for name in ("task_id", "kind", "gold")}
+    columns |= {"answer": golds, "solution": golds, "ground_truth": columns.get("ground_truth", golds)}
+    given = {
+        "prompts": [row["prompt"] for row in rows],
+        "completions": [row["completion"] for row in rows],
+        "completion_ids": [row["completion_ids"] for row in rows],
+    }
+    return _one_each(_finished(_accepted(function, _OF_THE_TRAINER | columns | given)), rows)
+
+
+def _one_each(values: Any, rows: list[dict[str, Any]]) -> list[Any]:
     values = values.tolist() if callable(getattr(values, "tolist", None)) else values
-    if not isinstance(values, list | tuple) or len(values) != 1:
-        raise TypeError(f"one completion was given, and the function returned {values!r:.80}, not a list of one value")
-    return values[0]
+    if isinstance(values, list | tuple) and len(values) == len(rows):
+        return list(values)
+    were, each = ("one completion was", "one value") if len(rows) == 1 else (f"{len(rows)} completions were", "as many")
+    raise TypeError(f"{were} given, and the function returned {values!r:.80}, not a list of {each}")
 
 
 _OF_THE_TRAINER = {"trainer_state": None, "log_extra": lambda *_: None, "log_metric": lambda *_: None}
@@ -125,18 +127,23 @@ def _is_verl(function: Any) -> bool:
     return not {"solution_str", "solution_strs"}.isdisjoint(inspect.signature(function).parameters)
 
 
-def _called_as_verl(function: Any, row: dict[str, Any]) -> Any:
-    arguments = {
-        "data_source": row["meta"].get("data_source", row["kind"]),
-        "solution_str": row["text"],
-        "ground_truth": row["gold"],
-        "extra_info": row["meta"].get("extra_info", row["meta"]),
-    }
+def _called_as_verl(function: Any, rows: list[dict[str, Any]]) -> list[Any]:
+    given = [
+        {
+            "data_source": row["meta"].get("data_source", row["kind"]),
+            "solution_str": row["text"],
+            "ground_truth": row["gold"],
+            "extra_info": row["meta"].get("extra_info", row["meta"]),
+        }
+        for row in rows
+    ]
     if "solution_strs" in inspect.signature(function).parameters:
-        arguments = {f"{name}s": [value] for name, value in arguments.items()}
-    value = _finished(_accepted(function, arguments))
-    value = value[0] if isinstance(value, list | tuple) else value
-    return value.get("score") if isinstance(value, dict) else value
+        columns = {f"{name}s": [row[name] for row in given] for name in given[0]}
+        values = _finished(_accepted(function, columns))
+        values = _one_each(values if isinstance(values, list | tuple) or len(rows) > 1 else [values], rows)
+    else:
+        values = [_finished(_accepted(function, row)) for row in given]
+    return [value.get("score") if isinstance(value, dict) else value for value in values]
 
 
 async def _rubric(rubric: Any, row: dict[str, Any]) -> float:

@@ -9,6 +9,7 @@ from oncurve.verify.attacks import Attack
 from oncurve.verify.attacks.cheap import last_turn
 from oncurve.verify.audit.settings import AuditSettings
 from oncurve.verify.audit.targets import Answer
+from oncurve.verify.audit.together import Together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +42,7 @@ class PaidRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
-    """The account of one audit. Fractions are of the completions that had a verdict."""
+    """The account of one audit. Fractions are of the completions that had a verdict, asked one by one."""
 
     target: str
     wrapper: str
@@ -50,6 +51,8 @@ class AuditResult:
     """The reward that counts as share 0: of a typical wrong completion, at most 0."""
     full: float
     """The reward that counts as share 1: the best that a gold got."""
+    is_full_assumed: bool
+    """No gold was paid, and ``full`` is what an honest answer should get: 1 above the floor."""
     num_right: int
     """Right completions with a verdict."""
     num_wrong: int
@@ -64,6 +67,8 @@ class AuditResult:
     mutants_passed: tuple[Finding, ...]
     recipes: tuple[PaidRecipe, ...]
     """Cheap recipes that earn more than a fifth on average."""
+    together: Together
+    """Whether company changes a reward."""
     counts: dict[str, int]
     """Completions asked, by family."""
     notes: tuple[str, ...]
@@ -75,7 +80,7 @@ class AuditResult:
 
     @property
     def faults(self) -> list[str]:
-        """The limits that are exceeded, a sentence each."""
+        """The limits that are exceeded, and rewards that company changes; a sentence each."""
         limits, mutants = self.settings, len(self.mutants_passed)
         refused = _share(len(self.false_refusals), self.num_right)
         unscored = _share(sum(self.no_verdicts.values()), self.num_asked - self.num_mutants)
@@ -106,11 +111,11 @@ class AuditResult:
                 "no completion had a verdict: nothing is known of this function",
             ),
         ]
-        return [text for is_exceeded, text in checks if is_exceeded]
+        return [*(text for is_exceeded, text in checks if is_exceeded), *self.together.faults]
 
     @property
     def passed(self) -> bool:
-        """True when no limit is exceeded."""
+        """True when there is no fault."""
         return not self.faults
 
     def as_dict(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from oncurve.verify.audit.result import AuditResult, Finding, PaidRecipe, findin
 from oncurve.verify.audit.rows import default_tasks
 from oncurve.verify.audit.settings import AuditSettings
 from oncurve.verify.audit.targets import Answer, Target
+from oncurve.verify.audit.together import ask_together
 from oncurve.verify.regressions import RegressionCase, regression_attacks
 
 CALIBRATED_ON = 8
@@ -61,11 +62,13 @@ def audit(
     scale = _scale(asked, full)
     changed = _mutants(rows, wrapper) if "program" in settings.families else []
     judged_mutants = list(zip(changed, target.ask([attack.item for attack in changed]), strict=True))
+    together = ask_together(target, asked, settings.num_together)
     return AuditResult(
         target=target.name,
         wrapper=wrapper.name,
         floor=scale.floor,
         full=scale.full,
+        is_full_assumed=scale.is_full_assumed,
         num_right=sum(attack.is_right and answer.reward is not None for attack, answer in asked),
         num_wrong=sum(not attack.is_right and answer.reward is not None for attack, answer in asked),
         false_accepts=tuple(_unjust(asked, scale, settings.paid_at, is_right=False)),
@@ -75,8 +78,9 @@ def audit(
         num_mutants=sum(answer.reward is not None for _, answer in judged_mutants),
         mutants_passed=tuple(_unjust(judged_mutants, scale, settings.paid_at, is_right=False)),
         recipes=tuple(_recipes(asked, scale)),
+        together=together,
         counts=dict(Counter(attack.family for attack in attacks)),
-        notes=tuple(_notes(tasks, rows, full, settings)),
+        notes=(*_notes(tasks, rows, full, settings), *together.notes),
         settings=settings,
     )
 
@@ -85,6 +89,7 @@ def audit(
 class _Scale:
     floor: float
     full: float
+    is_full_assumed: bool
 
     def share(self, reward: float) -> float:
         return (reward - self.floor) / (self.full - self.floor)
@@ -179,7 +184,8 @@ def _scale(asked: Asked, full: float | None) -> _Scale:
     wrong = [answer.reward for attack, answer in asked if not attack.is_right and answer.reward is not None]
     floor = min(0.0, median(wrong)) if wrong else 0.0
     # Where no gold is paid at all, 1 is taken for the honest reward: then every gold is a false refusal.
-    return _Scale(floor, full if full is not None and full > floor else floor + 1.0)
+    is_known = full is not None and full > floor
+    return _Scale(floor, full if full is not None and is_known else floor + 1.0, is_full_assumed=not is_known)
 
 
 def _unjust(asked: Asked, scale: _Scale, paid_at: float, *, is_right: bool) -> Iterator[Finding]:

@@ -22,6 +22,10 @@ class AuditSettings(Settings):
     num_policy_tasks: int = Field(4, ge=1)
     """Rows on which the lazy policies are tried, of those."""
 
+    num_together: int = Field(16, ge=0)
+    """Completions that a function of yours gets once more in one call, to see whether company changes a reward; below
+    2 it is asked one by one only."""
+
     paid_at: float = Field(0.5, gt=0, le=1)
     """A completion is paid when it gets this share of the way from the least to what the honest one gets."""
 

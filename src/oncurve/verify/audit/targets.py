@@ -13,7 +13,7 @@ from oncurve.verify.attacks import WRAPPERS, Wrapper, stated_wrappers
 from oncurve.verify.audit import adapter
 from oncurve.verify.items import Item, StatesGold, one_line
 from oncurve.verify.registry import NO_BUILDERS, Builders
-from oncurve.verify.reward_function import MAX_REWARD, arguments
+from oncurve.verify.reward_function import MAX_REWARD, RewardFunction, arguments
 from oncurve.verify.rewards import RewardSettings
 from oncurve.verify.scorer import Scorer, TaskVerifier
 
@@ -32,10 +32,28 @@ class Answer:
     evidence: str = ""
 
 
+class Batched(Protocol):
+    """A function that takes several completions in one call, as trainers hand them over."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    def ask_together(self, items: Sequence[Item]) -> list[Answer]:
+        """One answer an item, in order, of one call."""
+        ...
+
+
 class Target(Protocol):
     """A reward function under audit."""
 
     name: str
+
+    @property
+    def batched(self) -> Sequence[Batched]:
+        """The functions of a user in it, which may treat a completion in company otherwise than alone."""
+        ...
 
     @property
     def wrappers(self) -> Sequence[Wrapper]:
@@ -52,13 +70,15 @@ class Target(Protocol):
 
 
 class ScorerTarget:
-    """A scorer that is in use; closing it is the owner's matter.
+    """A scorer that is in use; closing it is the owner's matter. Its functions are not asked in company.
 
     Args:
         scorer: the reward as it scores completions.
         name: for people.
         task: one of the tasks, whose verifier may say how it wants answers.
     """
+
+    batched: Sequence[Batched] = ()
 
     def __init__(self, scorer: Scorer, *, name: str, task: Task | None) -> None:
         self.name = name
@@ -101,6 +121,8 @@ class RewardTarget(ScorerTarget):
         with ExitStack() as stack:
             scorer = stack.enter_context(Scorer(settings, base_dir=base_dir, builders=builders))
             super().__init__(scorer, name=name, task=task)
+            verifiers = scorer.verifiers.values()
+            self.batched = [_Component(one) for one in verifiers if isinstance(one, RewardFunction)]
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -113,8 +135,22 @@ class RewardTarget(ScorerTarget):
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Component:
+    """A reward function of a config by itself."""
+
+    function: RewardFunction
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    def ask_together(self, items: Sequence[Item]) -> list[Answer]:
+        return [_answer(verdict) for verdict in self.function.judge(items)]
+
+
 class FunctionTarget:
-    """A function with TRL's or verl's signature, or a rubric of the ``verifiers`` package, asked one by one.
+    """A function with TRL's or verl's signature, or a rubric of the ``verifiers`` package, attacked one by one.
 
     It runs in a process that is killed when a call takes too long; the next call gets a fresh one. After
     ``max_failures`` calls in a row that hung or died, the rest is not asked: the answer would be the same, late.
@@ -145,11 +181,20 @@ class FunctionTarget:
         self._target = f"{path}:{function}"
         limits = Limits(timeout_s=timeout_s, memory_bytes=memory_bytes)
         self._worker = FunctionWorker(Path(adapter.__file__), "score", limits)
+        self._timeout_s = timeout_s
         self._failures = 0
         self.shape = self._shape()
 
+    @property
+    def batched(self) -> Sequence[Batched]:
+        return (self,)
+
     def ask(self, items: Sequence[Item]) -> list[Answer]:
         return [self._ask(item) for item in items]
+
+    def ask_together(self, items: Sequence[Item]) -> list[Answer]:
+        """One call for all, with the time of as many; a signature of single completions is called for each."""
+        return self._call(items)
 
     def close(self) -> None:
         self._worker.close()
@@ -169,15 +214,23 @@ class FunctionTarget:
 
     def _load(self) -> Outcome:
         """Have a fresh process import the target, which may take longer than a call does."""
-        return self._worker.send(encode_frame({"target": self._target, "row": None}), LOAD_TIMEOUT_S)
+        return self._worker.send(encode_frame({"target": self._target, "rows": None}), LOAD_TIMEOUT_S)
 
     def _ask(self, item: Item) -> Answer:
         if self._failures >= self.max_failures:
             return Answer(None, "not_asked", f"{self.max_failures} calls in a row hung or died before")
-        loaded = Outcome() if self._worker.is_started else self._load()
-        outcome = loaded if loaded.cause else self._worker.call({"target": self._target, "row": _row(item)})
-        self._failures = self._failures + 1 if outcome.cause in ("timeout", "crash") else 0
-        return _read(outcome)
+        (answer,) = self._call([item])
+        self._failures = self._failures + 1 if answer.cause in ("timeout", "crash") else 0
+        return answer
+
+    def _call(self, items: Sequence[Item]) -> list[Answer]:
+        outcome = Outcome() if self._worker.is_started else self._load()
+        if not outcome.cause:
+            frame = encode_frame({"target": self._target, "rows": [_row(item) for item in items]})
+            outcome = self._worker.send(frame, self._timeout_s * len(items))
+        if outcome.cause:
+            return [Answer(None, outcome.cause, one_line(outcome.detail))] * len(items)
+        return [_read(value) for value in outcome.value]
 
 
 def _row(item: Item) -> dict[str, Any]:
@@ -194,10 +247,7 @@ def _row(item: Item) -> dict[str, Any]:
     }
 
 
-def _read(outcome: Outcome) -> Answer:
-    if outcome.cause:
-        return Answer(None, outcome.cause, one_line(outcome.detail))
-    value = outcome.value
+def _read(value: Any) -> Answer:
     if value is None:
         return Answer(None, "unscored", "it returned None")
     if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
