@@ -1,5 +1,6 @@
 """Settings from TOML and from the command line; every mistake is one sentence that says what to type."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,27 @@ def test_a_folder_is_no_config_but_may_hold_one(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("")
     with pytest.raises(ConfigError, match=r"It holds .*one\.toml: name one of them"):
         load_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("</answer>", """--rollout.sampling.stop '["</answer>"]'"""),
+        ("[</answer>, </think>]", """--rollout.sampling.stop '["</answer>", "</think>"]'"""),
+    ],
+)
+def test_a_word_in_the_place_of_a_list_is_told_how_to_write_it(word: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, ["--rollout.sampling.stop", word])
+    assert str(refused.value) == (
+        f"the command line: rollout.sampling.stop: a list is needed, got {word!r}. Write: {remedy}"
+    )
+    _, value = shlex.split(remedy)  # what a shell makes of the remedy is what was meant
+    stop = load_config(None, ["--rollout.sampling.stop", value]).rollout.sampling.stop
+    assert stop == tuple(word.strip("[]").split(", "))
+
+
+def test_a_text_in_the_place_of_a_list_in_a_file_is_told_how_to_write_it(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('[rollout.sampling]\nstop = "</answer>"\n')
+    with pytest.raises(ConfigError, match=r'a list is needed, got \'</answer>\'. Write: stop = \["</answer>"\]$'):
+        load_config(tmp_path / "run.toml")

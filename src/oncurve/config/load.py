@@ -1,6 +1,8 @@
 """TOML and command line to a validated RunConfig; every mistake becomes one ConfigError that says what to type."""
 
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -228,10 +230,19 @@ def _explain_one(detail: ErrorDetails, where: str, typed: set[str], model: type[
     if detail["type"] == "extra_forbidden":
         return f"{source}: unknown setting {key}.{nearest_setting(key, model)}"
     given = detail["input"]
+    if detail["type"] in ("tuple_type", "list_type") and isinstance(given, str | int | float):
+        return f"{source}: {key}: a list is needed, got {given!r}. {_as_a_list(key, given, is_typed=key in typed)}"
     message = detail["msg"].removeprefix("Value error, ")
     is_shown = "got " in message or isinstance(given, (Mapping, BaseModel))
     shown = "" if is_shown else f" (got {given!r})"
     return f"{source}: {key or 'settings'}: {message}{shown}{_nearest_choice(detail, key)}"
+
+
+def _as_a_list(key: str, given: str | float, *, is_typed: bool) -> str:
+    """How a list of this is written: on a command line within quotes, since < > [ ] mean something else there."""
+    items = [item.strip() for item in given.strip("[]").split(",")] if isinstance(given, str) else [given]
+    listed = json.dumps(items, ensure_ascii=False)
+    return f"Write: --{key} {shlex.quote(listed)}" if is_typed else f"Write: {key.rpartition('.')[2]} = {listed}"
 
 
 def _nearest_choice(detail: ErrorDetails, key: str) -> str:
