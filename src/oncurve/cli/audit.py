@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
+from oncurve.cli.early import refuse_early
 from oncurve.tasks import TaskSettings, load_tasks
 from oncurve.types import ConfigError, Task, did_you_mean
 from oncurve.verify.audit import AuditResult, AuditSettings, Finding, FunctionTarget, RewardTarget, audit, by_kind
@@ -77,6 +78,7 @@ def _audit_config(
     settings: AuditSettings,
     cases: Sequence[RegressionCase],
 ) -> AuditResult:
+    refuse_early(path, overrides)
     from oncurve.config import load_config  # needs the training half: a config names a model
     from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 

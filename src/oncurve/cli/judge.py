@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from oncurve.cli.early import refuse_early
 from oncurve.types import DataError, Task, did_you_mean
 from oncurve.verify import Item, RewardSettings, Scorer, verifier_names
 from oncurve.verify.json_lines import gold_text, read_json_lines
@@ -35,6 +36,7 @@ def judge_file(completions: Path, config: Path | None, overrides: Sequence[str])
 def _scorer(config: Path | None, overrides: Sequence[str]) -> Scorer:
     if config is None and not overrides:
         return Scorer(RewardSettings())
+    refuse_early(config, overrides)
     from oncurve.config import load_config  # needs the training half: a config names a model
     from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 
