@@ -244,6 +244,18 @@ def test_a_word_in_the_place_of_a_list_is_told_how_to_write_it(word: str, remedy
     assert stop == tuple(word.strip("[]").split(", "))
 
 
+def test_a_mistyped_setting_of_a_named_table_is_told_by_that_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown setting reward\.components\.mine\.wieght\. .*reward\.components\.mine\.weight\?$"
+    ):
+        load_config(None, ["--reward.components.mine.wieght", "1"])
+
+
+def test_where_no_setting_is_near_those_of_the_table_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting tasks\.columns\.foo\. tasks\.columns has: prompt, gold, "):
+        load_config(None, ["--tasks.columns.foo", "1"])
+
+
 def test_a_text_in_the_place_of_a_list_in_a_file_is_told_how_to_write_it(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text('[rollout.sampling]\nstop = "</answer>"\n')
     with pytest.raises(ConfigError, match=r'a list is needed, got \'</answer>\'. Write: stop = \["</answer>"\]$'):

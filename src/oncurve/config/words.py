@@ -198,12 +198,36 @@ _OTHER_NAMES = {
 
 def nearest_below(key: str, model: type[BaseModel]) -> str:
     """Name the setting that was probably meant: under another trainer's name, without its table, or mistyped."""
-    known, last = settings_below(model), key.rpartition(".")[2]
+    known, last = [*settings_below(model), *_in_named_tables(model, key)], key.rpartition(".")[2]
     ours = _OTHER_NAMES.get(last, last)
     if ours in known:
         return f" Did you mean {ours}?"
     inside = [name for name in known if f".{name}".endswith(f".{ours.rpartition('.')[2]}")]
-    return f" Did you mean {inside[0]}?" if inside else did_you_mean(key, known)
+    if inside:
+        return f" Did you mean {inside[0]}?"
+    table = key.rpartition(".")[0]
+    beside = [name.rpartition(".")[2] for name in known if table and name.rpartition(".")[0] == table]
+    if not beside:
+        return did_you_mean(key, known)
+    swapped = [name for name in beside if sorted(name) == sorted(last)]  # rl, which is too short to be near lr
+    if swapped or did_you_mean(last, beside):
+        return did_you_mean(key, [f"{table}.{name}" for name in swapped or beside])
+    return f" {table} has: {', '.join(beside)}."
+
+
+def _in_named_tables(model: type[BaseModel], key: str) -> list[str]:
+    """Names of the settings in the table of the key, where the user named that, such as ``reward.components.NAME``."""
+    parts = key.split(".")
+    for place, part in enumerate(parts[:-2]):
+        field = model.model_fields.get(part)
+        if field is None:
+            return []
+        arguments = get_args(field.annotation)
+        if get_origin(field.annotation) in (dict, Mapping) and len(arguments) == 2:
+            prefix = ".".join(parts[: place + 2])
+            return [name for one in _nested_models(arguments[1]) for name in settings_below(one, f"{prefix}.")]
+        model = next(_nested_models(field.annotation), model)
+    return []
 
 
 def _nested_models(annotation: Any) -> Iterator[type[BaseModel]]:
