@@ -308,6 +308,35 @@ def test_closing_ends_running_and_waiting_calls_and_leaves_nothing(make_pool: Ma
     assert pool.call({"x": "again"}).value[0] == "again"
 
 
+def test_a_pool_that_nobody_holds_any_more_does_what_it_was_given_and_ends(tmp_path: Path):
+    name = f"dropped_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(ECHO)
+    others = set(threading.enumerate())
+    pool = WorkerPool(tmp_path / f"{name}.py", "f", Limits(timeout_s=30.0), num_workers=2)
+    pool.close()  # the pool goes on with other threads
+    pool.call({"x": 0})
+    outcomes = [pool.submit({"x": x, "s": 0.2}) for x in range(5)]
+    del pool
+    assert [outcome.result(30).value[0] for outcome in outcomes] == [0, 1, 2, 3, 4]
+    assert wait_until(lambda: processes_with(name) == [])
+    assert wait_until(lambda: set(threading.enumerate()) <= others)
+
+
+def test_a_thread_that_cannot_start_does_not_stand_for_one_that_serves(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+):
+    pool = make_pool(ECHO, num_workers=1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            pool.call({"x": 1})
+    assert pool.call({"x": 2}).value[0] == 2
+
+
 def test_a_forked_process_starts_its_own(make_pool: MakePool):
     pool = make_pool(ECHO, num_workers=2)
     theirs = pool.call({"x": 1}).value[1]

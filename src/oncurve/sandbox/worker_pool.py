@@ -47,7 +47,8 @@ class WorkerPool:
     in a fresh one and is a ``crash`` only then.
 
     Safe to use from several threads and from event loops at the same time; no signals are used. A forked process has
-    a pool without processes, and starts its own. When this process ends, in whatever way, so do all processes.
+    a pool without processes, and starts its own. When this process ends, in whatever way, so do all processes; those of
+    a pool that nobody holds any more end after the calls that are under way.
 
     Args:
         file: the Python file.
@@ -75,7 +76,7 @@ class WorkerPool:
             FunctionWorker, file, function, limits, show_output=show_output
         )
         self._lock = threading.Lock()
-        self._crew = _Crew(self)
+        self._crew, self._when_dropped = self._new_crew()
         _pools.add(self)
 
     @property
@@ -147,7 +148,9 @@ class WorkerPool:
     def close(self) -> None:
         """End every process and all they started, also under running calls. A later call starts fresh ones."""
         with self._lock:
-            crew, self._crew = self._crew, _Crew(self)
+            crew = self._crew
+            self._when_dropped.detach()
+            self._crew, self._when_dropped = self._new_crew()
         crew.close()
 
     def __enter__(self) -> Self:
@@ -161,10 +164,17 @@ class WorkerPool:
             pass  # closed meanwhile: there is a new crew
         return job
 
+    def _new_crew(self) -> "tuple[_Crew, weakref.finalize[[], WorkerPool]]":
+        crew = _Crew(self)
+        when_dropped = weakref.finalize(self, crew.let_go)
+        when_dropped.atexit = False  # ``_close_all`` ends them then
+        return crew, when_dropped
+
     def _forget(self) -> None:
         """In a forked process: threads and processes are the parent's, and another thread may have held a lock."""
         self._lock = threading.Lock()
-        self._crew = _Crew(self)
+        self._when_dropped.detach()
+        self._crew, self._when_dropped = self._new_crew()
 
 
 class _Crew:
@@ -177,6 +187,7 @@ class _Crew:
         self.members: dict[threading.Thread, FunctionWorker] = {}
         self._line: deque[_Job] = deque()
         self._is_closed = False
+        self._is_let_go = False
         self._num_idle = 0
         self._changed = threading.Condition()
 
@@ -205,6 +216,12 @@ class _Crew:
                 worker.kill()  # again, since it may just be starting its process
                 thread.join(0.05)
 
+    def let_go(self) -> None:
+        """Go home when nothing is left to do. Waits for nobody: the garbage collector may call this in any thread."""
+        with self._changed:
+            self._is_let_go = True
+            self._changed.notify_all()
+
     def _advance(self) -> None:
         """Move jobs from the line into the queue while there is room, and see that somebody takes them."""
         while self._line and len(self.queue) < self.max_queued:
@@ -220,8 +237,8 @@ class _Crew:
     def _hire(self) -> None:
         worker = self._make()
         thread = threading.Thread(target=self._serve, args=(worker,), name="oncurve-worker", daemon=True)
-        self.members[thread] = worker
         thread.start()
+        self.members[thread] = worker  # not before: one that cannot start must not count
 
     def _serve(self, worker: FunctionWorker) -> None:
         with worker:
@@ -233,10 +250,10 @@ class _Crew:
         """Wait for a job; None when the crew goes home."""
         with self._changed:
             self._num_idle += 1
-            while not self.queue and not self._is_closed:
+            while not (self.queue or self._is_closed or self._is_let_go):
                 self._changed.wait()
             self._num_idle -= 1
-            if self._is_closed:
+            if self._is_closed or not self.queue:
                 return None
             job = self.queue.popleft()
             self._advance()
