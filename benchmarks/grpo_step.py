@@ -7,9 +7,9 @@
 Both trainers are children of this process with the same environment and threads; each does one step when told, so a
 pair of steps meets the same machine. Same model, prompts, group size, lengths, reward, learning rate. TRL runs in an
 environment of its own, made at the first use (some minutes, 1.5 GB, not counted), with the settings that were fastest
-for it: bfloat16 weights (float32 where accuracy counts), no checkpointing, large micro-batches, no logging. Ours
-records its metrics and rollouts within the step, as every run does. Ratios are TRL / oncurve: above 1, oncurve is
-faster.
+for it: bfloat16 weights (autocast over float32 ones where accuracy counts), no checkpointing, large micro-batches, no
+logging. Ours records its metrics and rollouts within the step, as every run does. Ratios are TRL / oncurve: above 1,
+oncurve is faster.
 """
 
 import argparse
@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=0.7, help="greedy accuracy that the embedded run is timed to")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--trl-python", help="an environment with TRL, instead of the one that is made")
-    parser.add_argument("--trl-dtype", choices=["bfloat16", "float32"])
+    parser.add_argument("--trl-dtype", choices=["bfloat16", "float32", "autocast"])
     parser.add_argument("--trl-attention", choices=["eager", "sdpa"])
     parser.add_argument("--trl-micro-batches", type=int)
     parser.add_argument("words", nargs="*", help="settings of our side, after --")

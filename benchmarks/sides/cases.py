@@ -44,8 +44,8 @@ CASES = {
         Case(
             name="embedded",
             is_embedded=True,
-            settings={"steps": 100_000, "learner": SAME_WORK},
-            trl={"dtype": "float32", "attention": "eager"},  # bfloat16 weights round small updates away
+            settings={"steps": 100_000, "learner": SAME_WORK, "model": {"dtype": "bfloat16"}},
+            trl={"dtype": "autocast", "attention": "eager"},  # bfloat16 weights round small updates away
         ),
         Case(
             name="qwen3-4m",

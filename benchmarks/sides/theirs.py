@@ -22,6 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from oncurve.types import Task
 from oncurve.verify import Item, RewardSettings, Scorer
 
+WEIGHTS = {"bfloat16": "bfloat16", "float32": "float32", "autocast": "float32"}
 METRICS = {"tokens": "completions/mean_length", "truncated": "completions/clipped_ratio", "reward": "reward"}
 
 
@@ -106,8 +107,8 @@ def settings_of(job: dict[str, Any], folder: Path) -> GRPOConfig:
     return GRPOConfig(
         output_dir=str(folder / "trl"),
         use_cpu=True,
-        bf16=False,  # the weights are bfloat16 themselves: faster than autocast
-        model_init_kwargs={"dtype": job["dtype"], "attn_implementation": job["attention"]},
+        bf16=job["dtype"] == "autocast",
+        model_init_kwargs={"dtype": WEIGHTS[job["dtype"]], "attn_implementation": job["attention"]},
         gradient_checkpointing=False,
         per_device_train_batch_size=rows // micro_batches,
         gradient_accumulation_steps=micro_batches,
