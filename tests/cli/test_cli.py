@@ -200,7 +200,8 @@ def test_a_file_in_the_way_of_the_run_folder_is_one_clear_error(tmp_path: Path) 
 
 def test_too_little_memory_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
     many = ("--rollout.num_prompts", "2000000", "--rollout.max_rows", "2000000000")
+    many += ("--rollout.max_cache_tokens", "1000000000000")
     stderr = error_of("train", *SMALL, "--run_dir", tmp_path / "run", *many)
     assert "GiB of memory" in stderr
-    assert "rollout.max_rows (kv_cache)" in stderr
+    assert "rollout.max_cache_tokens or rollout.max_rows (kv_cache)" in stderr
     assert not (tmp_path / "run").exists()

@@ -51,6 +51,7 @@ def test_the_peak_is_what_was_announced(case, tmp_path: Path):
         Workload(
             rows=1,
             row_tokens=80,
+            max_cache_tokens=1_000_000,
             micro_batch_tokens=min(budget, NUM_TOKENS),
             head_tokens=min(budget, 64 * 40),
             logits_chunk_bytes=learner.get("logits_chunk_bytes", 256 * 1024**2),

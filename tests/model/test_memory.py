@@ -21,6 +21,7 @@ def workload(**changes: Any) -> Workload:
     options = {
         "rows": 5,
         "row_tokens": 48,
+        "max_cache_tokens": 1_000_000,
         "micro_batch_tokens": TOKENS,
         "head_tokens": 40,
         "logits_chunk_bytes": 4_000,
@@ -55,6 +56,17 @@ def test_full_training_in_bfloat16_adds_float32_masters_and_gradient_sums(llama_
     assert estimate.weights == estimate.reference == 2 * n
     assert estimate.gradients == 6 * n
     assert estimate.optimizer == 12 * n
+
+
+def test_the_cache_is_float32_on_a_processor_and_bounded_but_for_one_row(llama_directory: Path) -> None:
+    a_token = 2 * 2 * 2 * 8 * 4  # as above
+
+    def cache(**changes: Any) -> int:
+        return estimate_memory(settings(llama_directory, dtype="bfloat16", device="cpu"), workload(**changes)).kv_cache
+
+    assert cache() == a_token * 5 * 48
+    assert cache(max_cache_tokens=100) == a_token * 100
+    assert cache(max_cache_tokens=10) == a_token * 48
 
 
 def test_lora_needs_no_reference_and_little_optimizer(llama_directory: Path) -> None:

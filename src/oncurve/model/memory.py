@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from oncurve.model.load import freeze_embeddings, load_config, resolve_dtype, skeleton
 from oncurve.model.lora import LINEAR, attach_adapter
+from oncurve.model.precision import choose_device
 from oncurve.model.settings import ModelSettings
 from oncurve.model.source import resolve_directory
 from oncurve.types import Settings
@@ -32,6 +33,9 @@ class Workload(Settings):
 
     row_tokens: int = Field(ge=1)
     """Longest prompt and completion together."""
+
+    max_cache_tokens: int = Field(ge=1)
+    """Most tokens whose keys and values are held at once; a single row may take more."""
 
     micro_batch_tokens: int = Field(ge=1)
     """Tokens in one forward and backward pass of the learner."""
@@ -125,10 +129,19 @@ def estimate_memory(settings: ModelSettings, workload: Workload) -> MemoryEstima
         gradients=trained * (trained_item + master),
         optimizer=trained * (2 * _FLOAT32_BYTES + master),
         critic=critic if workload.has_critic else 0,
-        kv_cache=_kv_values_per_token(model) * item * workload.rows * workload.row_tokens,
+        kv_cache=_kv_values_per_token(model) * _cache_item(settings, item) * _cache_tokens(workload),
         activations=values_per_token * item * workload.micro_batch_tokens,
         logits=2 * min(workload.logits_chunk_bytes * item // _FLOAT32_BYTES, workload.head_tokens * vocabulary * item),
     )
+
+
+def _cache_item(settings: ModelSettings, item: int) -> int:
+    """Bytes of a key: a processor holds them in float32 (``shared_cache``)."""
+    return _FLOAT32_BYTES if choose_device(settings.device).type == "cpu" else item
+
+
+def _cache_tokens(workload: Workload) -> int:
+    return min(workload.rows * workload.row_tokens, max(workload.max_cache_tokens, workload.row_tokens))
 
 
 def _kv_values_per_token(model: PreTrainedModel) -> int:

@@ -59,6 +59,7 @@ def plan_memory(config: RunConfig, *, row_tokens: int) -> MemoryEstimate:
         Workload(
             rows=min(rollout.max_rows, rollout.num_prompts * rollout.group_size),
             row_tokens=row_tokens,
+            max_cache_tokens=rollout.max_cache_tokens,
             micro_batch_tokens=min(max(budget, row_tokens), prompts + completions),
             head_tokens=min(budget, completions),
             logits_chunk_bytes=config.learner.logits_chunk_bytes,
@@ -85,8 +86,9 @@ def require_memory(config: RunConfig, *, row_tokens: int) -> None:
         f"the run needs about {estimate.still_needed / _GIB:.1f} GiB of memory beside the libraries, and "
         f"{available / _GIB:.1f} GiB are available. "
         f"Largest parts: {', '.join(f'{name} {size / _GIB:.1f}' for name, size in parts)} GiB. "
-        "Lower rollout.max_rows (kv_cache), learner.micro_batch_tokens (activations) or learner.logits_chunk_bytes "
-        '(logits), or train less: model.dtype = "bfloat16", [model.lora]. `oncurve explain` prints the estimate.'
+        "Lower rollout.max_cache_tokens or rollout.max_rows (kv_cache), learner.micro_batch_tokens (activations) or "
+        'learner.logits_chunk_bytes (logits), or train less: model.dtype = "bfloat16", [model.lora]. '
+        "`oncurve explain` prints the estimate."
     )
 
 
