@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from oncurve.report import read_evaluations, read_metrics, read_rollouts, read_seconds_after
+from oncurve.report import read_evaluations, read_events, read_metrics, read_rollouts, read_seconds_after
 from oncurve.train import Evaluated, Noted, Saved, Session, Stepped, train
 from oncurve.types import DataError, ModelError, RunError
 
@@ -147,6 +147,18 @@ def test_a_budget_that_finds_nothing_informative_teaches_nothing_and_goes_on(sma
     for row in read_metrics(Path(config.run_dir)):
         assert (row["groups/all_wrong"], row["grad/norm"]) == (1.0, 0.0)
     assert len(list(read_rollouts(Path(config.run_dir), 0))) == 2 * 3 * 4  # both rounds
+
+
+def test_a_model_that_samples_slowly_is_named_once_with_the_reason(small_config, tmp_path) -> None:
+    fast = small_config()
+    assert "slow_sampling" not in [event.kind for event in run(fast) if isinstance(event, Noted)]
+    config = small_config("--run_dir", str(tmp_path / "slow"))
+    with Session.create(config) as session:
+        session.policy.model.lm_head.register_forward_hook(lambda *_: None)  # somebody listens: its own code has to run
+        told = [event for event in train(session) if isinstance(event, Noted) and event.kind == "slow_sampling"]
+    assert [event.step for event in told] == [0]
+    assert "own code: a hook on Linear" in told[0].message
+    assert [row["step"] for row in read_events(config.run_dir) if row["kind"] == "slow_sampling"] == [0]
 
 
 def test_a_stop_between_steps_leaves_a_checkpoint(small_config) -> None:

@@ -105,6 +105,11 @@ class ToolEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def note(self) -> str:
+        """Why the engine below does not sample in its fastest way; empty when it does, or does not say."""
+        return str(getattr(self._engine, "note", ""))
+
     def close(self) -> None:
         """End the process of the environments."""
         self._stage.close()

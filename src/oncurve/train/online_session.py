@@ -15,7 +15,7 @@ from oncurve.tasks import CurriculumSampler, TaskSet
 from oncurve.train.checks import refuse_unusable_tasks
 from oncurve.train.environment import memory_metrics
 from oncurve.train.events import Noted, Stepped
-from oncurve.train.findings import inspect_rollout, share_without_verdict
+from oncurve.train.findings import Finding, inspect_rollout, share_without_verdict
 from oncurve.train.plan import require_memory
 from oncurve.train.session import Material, Session
 from oncurve.types import DataError, Group, RunError, Status, Task
@@ -111,6 +111,8 @@ class OnlineSession(Session, methods=("online",)):
                 f"the verifier or the reward function, then continue with `oncurve resume {self.folder.path}`: nothing "
                 "is lost. A slow one needs a higher reward.timeout_s."
             )
+        if step == 0 and self._engine.note:  # of the model, so the same at every step
+            findings.append(Finding(kind="slow_sampling", message=f"{self._engine.note}. The samples are the same"))
         for finding in findings:
             self.folder.append_event(step, finding.kind, finding.message, **finding.counts)
             yield Noted(step=step, kind=finding.kind, message=finding.message)
