@@ -1,10 +1,12 @@
 """Extraction: one declared place, after closed thinking, nowhere else."""
 
+import time
 from typing import Any
 
 import pytest
 
 from oncurve.verify.answers import candidates, extract
+from oncurve.verify.answers.typography import make_plain
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,25 @@ def test_problems(carrier: Any, text: str, problem: str):
 
 def test_a_retraction_that_is_confirmed_after_all_is_none():
     assert extract(r"\boxed{4}. Wait, let me check: 2+2=4. Yes, it is correct.", "box").offers == ("4",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ("The value is " + "1" * 1900 + " b 5. ") * 50,  # 49 times the same statement before the last
+        "x = " + "1,2." * 20_000 + " or 3",
+        "⁰" * 4000,
+    ],
+    ids=["sentences", "digits", "raised"],
+)
+def test_hostile_prose_is_read_in_bounded_time(text: str):
+    spent = []
+    for _attempt in range(3):
+        started = time.process_time()
+        for part in extract(text, "text").offers:
+            make_plain(part)
+        spent.append(time.process_time() - started)
+    assert min(spent) < 0.5
 
 
 def test_the_names_of_the_places_are_settings():

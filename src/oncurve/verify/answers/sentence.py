@@ -6,6 +6,7 @@ A sentence that denies, hedges or names several candidates states nothing.
 """
 
 import re
+from collections import deque
 
 from oncurve.verify.answers.vocabulary import word_set
 from oncurve.verify.answers.wording import number_of_words
@@ -62,7 +63,7 @@ _SIGN = re.compile(r"[:：=]")
 _CALLED_ANSWER = re.compile(
     r"\s*(?:the|our|my)?\s*(?:final|correct|required|desired)?\s*(?:answer|solution|result)\W*", re.IGNORECASE
 )
-_LAST_NUMBER = re.compile(r"[-−]?\d[\d.,/]*(?=\D*\Z)")
+_NUMBER = re.compile(r"[-−]?\d[\d.,/]*")
 _REASON = re.compile(r"\s+(?:because|since|as required|as desired)\b", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: [a-z]+)+")
 _FIGURE = re.compile(r"(?<![\w.(\[])[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?\s?%?(?![\w/)\]])")
@@ -118,9 +119,10 @@ def _frame(sentence: str) -> str:
     """A sentence without its last number and what introduces it: equal for two that state the same thing."""
     words = re.sub(r"^(?:or|maybe|perhaps|possibly|alternatively|else)\b[\s,]*", "", sentence, flags=re.IGNORECASE)
     words = _without_lead_in(words)
-    number = _LAST_NUMBER.search(words)
-    if number is None:
+    numbers = deque(_NUMBER.finditer(words), maxlen=1)  # the last; a pattern that says so would be quadratic
+    if not numbers:
         return sentence
+    number = numbers[0]
     return f"{words[: number.start()]}#{words[number.end() :]}".casefold().strip(" $*\\().")
 
 

@@ -29,7 +29,7 @@ _PLAIN |= {ord(char): f"{command} " for char, command in _COMMANDS.items()}
 _PLAIN |= {ord("、"): ",", ord("；"): ";", ord("："): ":", ord("，"): ",", ord("∶"): ":", ord("。"): "."}
 _PLAIN |= {ord(c): "'" for c in "′’‘"} | {ord(c): '"' for c in "“”„"} | {ord("【"): "[", ord("】"): "]"}
 
-_RAISED_FRACTION = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/]([₀₁₂₃₄₅₆₇₈₉]+)")
+_RAISED_FRACTION = re.compile("(?<![⁰¹²³⁴⁵⁶⁷⁸⁹])([⁰¹²³⁴⁵⁶⁷⁸⁹]++)[⁄/]([₀₁₂₃₄₅₆₇₈₉]+)")
 _SUPERSCRIPT_RUN = re.compile(f"[{_SUPERSCRIPTS}]+")
 _SUBSCRIPT_RUN = re.compile(f"[{_SUBSCRIPTS}]+")
 _TO_ASCII = str.maketrans(_SUPERSCRIPTS + _SUBSCRIPTS, "0123456789+-()ni" * 2)
