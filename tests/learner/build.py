@@ -12,6 +12,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -65,6 +67,7 @@ FAMILIES = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**_SIZES)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**_SIZES, tie_word_embeddings=True)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**_SIZES, sliding_window=4)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**_SIZES, sliding_window=4)),
     "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**_SIZES, sliding_window=4, final_logit_softcapping=2.0)),
 }

@@ -259,15 +259,14 @@ def test_the_attention_of_the_model_does_not_matter(attention):
 
 
 @pytest.mark.parametrize("is_fused", [True, False])
-@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "qwen3", "gemma3"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "qwen3", "mistral", "gemma3"])
 def test_hidden_states_are_the_same_with_and_without_fused_parts(family, is_fused):
     model = tiny_policy(family, dtype=EXACT).model
-    short = [Row(row.prompt_ids[-2:], row.token_ids[:2]) for row in ROWS]  # within the window of gemma3
-    [batch] = pack_flat(short, token_budget=100, device=CPU, is_shared=True)
+    [batch] = pack_flat(ROWS, token_budget=1000, device=CPU, is_shared=True)
     with torch.no_grad(), PackedModel(model, is_fused=is_fused).running(batch) as arguments:
         found = model.base_model(**arguments, use_cache=False).last_hidden_state[0][batch.predictors]
     for member, states in zip(batch.members, found.split(list(batch.lengths)), strict=True):
-        row = short[member]
+        row = ROWS[member]
         with torch.no_grad():
             alone = model.base_model(torch.tensor([row.inputs]), use_cache=False).last_hidden_state[0]
         torch.testing.assert_close(states, alone[-len(row.token_ids) :], rtol=0, atol=1e-6)
@@ -277,7 +276,18 @@ def test_known_families_run_fused_and_capped_scores_are_left_to_transformers():
     fused = {family: packed_model(tiny_policy(family).model) for family in FAMILIES if family != "gemma2"}
     with pytest.warns(match=r"Gemma2ForCausalLM is trained on padded rows, which is slower: .* no soft-capping"):
         assert packed_model(tiny_policy("gemma2").model) is None
-    assert all(found is not None and found.is_fused for found in fused.values())
+    assert all(found is not None and found.is_fused and found.follows_windows for found in fused.values())
+
+
+def test_a_window_that_the_layers_do_not_ask_for_is_not_followed():
+    policy = tiny_policy("llama")
+    policy.model.config.sliding_window = 4  # Llama looks nowhere but into its mask, which has no window
+    policy.model.config.layer_types = ["sliding_attention"] * 2
+    forward = Stepper(policy, LearnerSettings()).forward
+    for num_tokens, is_packed in ((4, True), (5, False)):  # the last token is not run
+        row = Row((1, 2), (3,) * (num_tokens - 1))
+        assert [batch.paths is not None for batch in forward.pack([row])] == [is_packed]
+    assert_close(learner_gradient(policy), plain_gradient(policy))
 
 
 def test_bfloat16_log_probs_are_as_near_to_float32_as_those_of_transformers():

@@ -8,7 +8,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MambaConfig, MambaForCausalLM, PreTrainedModel
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+)
 
 from oncurve.algo import ObjectiveSettings
 from oncurve.learner import Learner
@@ -32,7 +40,11 @@ from tests.learner.build import (
 )
 
 CPU = torch.device("cpu")
-WIDE = {**FAMILIES, "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**_SIZES, sliding_window=40))}
+WIDE = {
+    **FAMILIES,
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**_SIZES, sliding_window=40)),
+    "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**_SIZES, sliding_window=40)),
+}
 ALWAYS = Sharing(scores_per_token=float("inf"), max_nodes=1000, max_scores=10**6)
 HEAD = tuple(range(10, 30))
 """What all prompts begin with."""
@@ -270,13 +282,14 @@ def test_prompts_without_a_common_token_share_within_their_group_only():
     assert_sharing_changes_nothing(policy, groups)
 
 
-def test_rows_longer_than_a_window_run_separately():
+def test_padded_rows_longer_than_a_window_run_separately(monkeypatch):
+    monkeypatch.setattr("oncurve.learner.forward.packed_model", lambda model: None)
     policy = wide_policy("gemma3")
     forward = forward_of(policy.model, share_prompts=True)
     for num_tokens, is_shared in ((40, True), (41, False)):  # the window is 40; the last token is not run
         row = Row(tuple(range(1, num_tokens)), (5, 6))
         [batch] = forward.pack([row, row])
-        assert (batch.paths is not None) == is_shared
+        assert (batch.subtree_ends is not None) == is_shared
 
 
 def test_a_token_is_worth_its_matrix_operations():

@@ -53,8 +53,9 @@ class TokenForward:
         self._use_bfloat16 = use_bfloat16
         self._device = model.device
         self._shares = share_prompts
-        self._longest = tree_attention.longest_row(model)
         packed = packed_model(model)
+        follows_windows = packed is not None and packed.follows_windows
+        self._longest = float("inf") if follows_windows else tree_attention.longest_row(model)
         self._is_packed = packed is not None
         self._packed: WeakKeyDictionary[PreTrainedModel, PackedModel] = WeakKeyDictionary()
         self._is_fused = packed is not None and packed.is_fused

@@ -205,7 +205,7 @@ def _attention(
         query, key = module.q_norm(query), module.k_norm(key)
     cos, sin = (part.flatten(0, 1) for part in position_embeddings)
     query, key = (_turned(part.flatten(0, 1), cos, sin)[None] for part in (query, key))
-    window = getattr(module, "sliding_window", None)
+    window = getattr(module, "sliding_window", getattr(module.config, "sliding_window", None))
     parts = (part.transpose(1, 2) for part in (query, key, value))
     out, _ = interface(module, *parts, attention_mask, scaling=module.scaling, sliding_window=window, **arguments)
     return module.o_proj(out.reshape(*hidden_states.shape[:-1], -1)), None

@@ -23,6 +23,9 @@ from oncurve.learner.path_attention import NAME, Paths, attend
 _RUNNING: dict[int, Paths] = {}
 """By identity of a model's config, while that model runs."""
 
+_WINDOWS: dict[int, list[int | None]] = {}
+"""By the same identity, while a model is tried: the window that each layer has asked for, in their order."""
+
 
 def interface(
     module: nn.Module,
@@ -43,6 +46,7 @@ def interface(
     if softcap is not None:
         raise ValueError("attention along paths has no soft-capping")
     config: Any = module.config
+    _WINDOWS.get(id(config), []).append(sliding_window)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     queries, keys, values = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
     found = attend(queries, keys, values, _RUNNING[id(config)], scale=scale, window=sliding_window)
@@ -58,11 +62,15 @@ class PackedModel:
     Args:
         model: stays as it is outside ``running``.
         is_fused: replace what ``fuse`` finds; else attention alone.
+
+    ``follows_windows`` says that rows may be longer than a sliding window: the model's own layers ask attention for the
+    windows that their caches have, which a trial tells.
     """
 
     def __init__(self, model: PreTrainedModel, *, is_fused: bool) -> None:
         self.model = model
         self.is_fused = is_fused
+        self.follows_windows = False
         self._forwards: Forwards = fuse(model, interface) if is_fused else []
 
     @contextmanager
@@ -97,10 +105,14 @@ def packed_model(model: PreTrainedModel) -> PackedModel | None:
     if len(layers) == getattr(config, "num_hidden_layers", 0) and all(
         type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers
     ):
+        windows = [getattr(layer, "sliding_window", None) for layer in layers]
         for is_fused in (True, False):
             found = PackedModel(model, is_fused=is_fused)
-            fault = _fault_of(found)
+            fault, asked = _trial_of(found)
             if fault is None:
+                found.follows_windows = asked == windows and (
+                    not any(windows) or _trial_of(PackedModel(model, is_fused=False)) == (None, windows)
+                )
                 return found
     warnings.warn(f"{type(model).__name__} is trained on padded rows, which is slower: {fault}", stacklevel=2)
     return None
@@ -113,8 +125,17 @@ _MAX_ERROR = {True: 0.2, False: 1e-3}
 in bfloat16 are off by more, whichever code runs them, above all the first of a text."""
 
 
+def _trial_of(packed: PackedModel) -> tuple[str | None, list[int | None]]:
+    """Why a model cannot run so, None when it can; and the windows that its layers ask for."""
+    identity = id(packed.model.config.get_text_config(decoder=True))
+    asked = _WINDOWS[identity] = []
+    try:
+        return _fault_of(packed), asked
+    finally:
+        del _WINDOWS[identity]
+
+
 def _fault_of(packed: PackedModel) -> str | None:
-    """Why a model cannot run so; None when it can."""
     model = packed.model
     [batch] = pack(_PROBE, token_budget=16, device=model.device)
     [flat] = pack_flat(_PROBE, token_budget=16, device=model.device, is_shared=True)

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.models.gemma3.modeling_gemma3 import Gemma3ForCausalLM
 from transformers.models.gpt2.modeling_gpt2 import GPT2LMHeadModel
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
-from transformers.models.mistral.modeling_mistral import MistralForCausalLM
+from transformers.models.mistral.modeling_mistral import MistralAttention, MistralForCausalLM
 from transformers.models.qwen2.modeling_qwen2 import Qwen2ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
 
@@ -165,10 +165,9 @@ def _check_llama(model: Any) -> None:
 
 
 def _window_of(attention: Any, config: Any) -> int | None:
-    if hasattr(attention, "sliding_window"):
-        window: int | None = attention.sliding_window
-    else:
-        window = getattr(config, "sliding_window", None)
+    """Mistral looks into its config; Llama has no window, whatever a config says."""
+    is_mistral = type(attention) is MistralAttention
+    window: int | None = config.sliding_window if is_mistral else getattr(attention, "sliding_window", None)
     return window
 
 
