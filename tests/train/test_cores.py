@@ -28,6 +28,8 @@ def test_threads_are_those_of_the_engine_and_the_learner():
     [
         ({"a": {"verifier": "code", "options": {"sandbox": {"num_workers": 3}}}}, 3),
         ({"a": {"verifier": "task", "options": {"code": {"sandbox": {"num_workers": 5}}}}}, 5),
+        ({"a": {"verifier": "answer", "options": {"num_workers": 7}}}, 7),
+        ({"a": {"verifier": "task", "options": {"answer": {"num_workers": 6}}}}, 6),
         ({"a": {"verifier": "mine.py:score"}}, 1),  # calls of a function follow each other unless it says otherwise
         ({"a": {"verifier": "mine.py:score", "options": {"num_workers": 400}}, "b": {"verifier": "countdown"}}, 400),
         ({"a": {"verifier": "mine.py:score", "options": {"num_workers": 0}}}, available_cores()),

@@ -10,14 +10,11 @@ from oncurve.tasks.prompts import ask
 from oncurve.tasks.reading import read_rows
 from oncurve.tasks.rows import Record, parse_row
 from oncurve.tasks.settings import TaskSettings
-from oncurve.tasks.taskset import HELD_OUT, TRAIN, Note, TaskSet, split_position, task_id
+from oncurve.tasks.taskset import HELD_OUT, MIN_TASKS, TRAIN, Note, TaskSet, split_position, task_id
 from oncurve.types import DataError, Message, Prompt, Task
 
 PROGRAMS = "code"
 """The verifier whose golds are programs, which it needs for nothing but checking the tests."""
-
-MIN_TASKS = 2
-"""Fewest prompts of a split: a run on one prompt learns its answer by heart and an interval needs two."""
 
 
 def load_file(settings: TaskSettings, path: Path) -> TaskSet:

@@ -6,11 +6,8 @@ from oncurve.tasks.problem import Problem
 from oncurve.tasks.prompts import pose
 from oncurve.tasks.registry import SOURCES
 from oncurve.tasks.settings import TaskSettings
-from oncurve.tasks.taskset import HELD_OUT, TRAIN, Note, TaskSet, split_position
+from oncurve.tasks.taskset import HELD_OUT, MIN_TASKS, TRAIN, Note, TaskSet, split_position
 from oncurve.types import ConfigError, DataError
-
-MIN_TASKS = 2
-"""Fewest problems of a split: an interval needs two."""
 
 
 def load_listed(settings: TaskSettings) -> TaskSet:

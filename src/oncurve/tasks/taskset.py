@@ -8,6 +8,9 @@ from oncurve.types import Task, unit_interval
 
 TRAIN = "train"
 HELD_OUT = "held_out"
+MIN_TASKS = 2
+"""Fewest prompts of a split: a run on one prompt learns its answer by heart and an interval needs two."""
+
 UNBOUNDED = 2**62
 """Length of a training set that never ends."""
 

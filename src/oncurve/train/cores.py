@@ -66,5 +66,5 @@ def _num_processes(component: ComponentSettings, cores: int) -> int:
     if is_function_name(component.verifier):
         return RewardFunctionSettings.model_validate(component.options).num_workers or cores
     tables = component.options.values() if component.verifier == TASK else [component.options]
-    wanted = [table.get("sandbox", {}).get("num_workers", 0) for table in tables]
+    wanted = [table.get("num_workers") or table.get("sandbox", {}).get("num_workers", 0) for table in tables]
     return max((number or cores for number in wanted), default=cores)

