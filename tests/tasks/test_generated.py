@@ -386,6 +386,7 @@ def test_a_missing_reasoning_gym_names_the_command(monkeypatch: pytest.MonkeyPat
         ({"source": "sum", "prompt_style": "compact"}, "does not exist for sum"),
         ({"path": "a.jsonl", "prompt_style": "compact"}, "exists for countdown, files and database only"),
         ({"path": "a.jsonl", "held_out_seed": 1}, "a file is split by a hash"),
+        ({"path": "a.jsonl", "verifier": "code", "gold_format": "hash"}, "taken whole: remove gold_format"),
         ({"answer_format": "box"}, "has no effect"),
         ({"system_prompt": "Hi."}, "Set prompt_style = 'chat'"),
         (

@@ -9,12 +9,9 @@ from oncurve.tasks.layout import Layout, detect_layout
 from oncurve.tasks.prompts import ask
 from oncurve.tasks.reading import read_rows
 from oncurve.tasks.rows import Record, parse_row
-from oncurve.tasks.settings import TaskSettings
+from oncurve.tasks.settings import PROGRAMS, TaskSettings
 from oncurve.tasks.taskset import HELD_OUT, MIN_TASKS, TRAIN, Note, TaskSet, split_position, task_id
 from oncurve.types import DataError, Message, Prompt, Task
-
-PROGRAMS = "code"
-"""The verifier whose golds are programs, which it needs for nothing but checking the tests."""
 
 
 def load_file(settings: TaskSettings, path: Path) -> TaskSet:

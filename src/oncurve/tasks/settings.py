@@ -11,6 +11,8 @@ from oncurve.types import Settings, did_you_mean
 
 AnswerFormat = Literal["tag", "box", "hash", "last_line"]
 PromptStyle = Literal["compact", "text", "chat"]
+PROGRAMS = "code"
+"""The verifier whose golds are programs, which it needs for nothing but checking the tests."""
 DEFAULT_HELD_OUT = 256
 """Held-out problems of a generated source when ``num_held_out`` is not set."""
 
@@ -186,6 +188,11 @@ class TaskSettings(Settings):
             )
         if self.held_out_seed is not None:
             raise ValueError("held_out_seed draws generated problems; a file is split by a hash of its prompts alone")
+        if self.verifier == PROGRAMS and self.gold_format not in ("auto", "verbatim"):
+            raise ValueError(
+                f"gold_format = {self.gold_format!r} says where an answer stands, but the gold of verifier = 'code' is "
+                "a reference solution and taken whole: remove gold_format"
+            )
 
     def _refuse_on_a_generated_source(self) -> None:
         for name in ("path", "held_out_path", "columns", "gold_format", "conflicting_golds"):
