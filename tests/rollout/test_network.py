@@ -219,3 +219,18 @@ def test_max_cache_tokens_bounds_what_is_held_and_changes_no_completion(monkeypa
     most = {1: 1, 40: 3, 70: 6, 10_000: 12}[limit]
     steps = [size for size in sizes[1:] if size not in (3, 8, 20, 11, 28, 31)]
     assert max(steps) <= most
+
+
+def test_a_prompt_whose_rows_have_left_is_read_again_for_a_longer_request_that_had_to_wait():
+    # With 70 tokens: prompts of 12 and 4 count 2 * 12, two rows of 20 the rest. The row of 40 finds no place beside the
+    # row of 20, and when that has ended, the row of 4 has taken their common prompt along.
+    never = frozenset({10**6})
+    policy = replace(policy_of(FAMILIES["llama"]), terminators=never)
+    first, short = requests(1, [tuple(range(1, 13))]), requests(2, [(5, 6, 7, 8)])
+    asked = [replace(one, max_tokens=most) for one, most in zip([*first, *short], (20, 4, 40), strict=True)]
+    tight, free = (
+        TorchEngine(policy, max_rows=8, max_cache_tokens=limit).generate(asked, Sampling(), policy_version=0)
+        for limit in (70, 10_000)
+    )
+    assert [len(one.token_ids) for one in tight] == [20, 4, 40]
+    assert [one.token_ids for one in tight] == [one.token_ids for one in free]

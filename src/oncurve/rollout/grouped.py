@@ -74,7 +74,7 @@ class GroupedBatch:
     def change(self, kept: Tensor, live: Sequence[int], entering: Sequence[int]) -> Tensor:
         """See ``Batch``."""
         prompts = [self._jobs[i].prompt for i in entering]
-        new = [prompt for prompt in dict.fromkeys(prompts) if prompt not in self._logits]
+        new = [prompt for prompt in dict.fromkeys(prompts) if prompt not in self._held]
         self._num_waiting.subtract(prompts)
         needed = {self._jobs[i].prompt for i in (*live, *entering)} - set(new)
         staying = [place for place, prompt in enumerate(self._held) if prompt in needed]
