@@ -6,7 +6,8 @@ import pytest
 
 from oncurve.algo import ObjectiveSettings
 from oncurve.learner import Learner, LearnerSettings, time_metrics
-from oncurve.learner.stopwatch import PARTS, Stopwatch
+from oncurve.learner.stopwatch import PARTS
+from oncurve.types.stopwatch import Stopwatch
 from tests.learner.build import SAMPLING, sample_groups, tiny_policy
 
 

@@ -144,6 +144,7 @@ def test_metrics_describe_everything_sampled():
         set_aside=(group("b", [1.0, 1.0], texts="xx"),),
         num_rounds=2,
         seconds_rollout=0.5,
+        parts={"prefill": 0.125, "decode": 0.25},
         seconds_verify=0.25,
         seconds_verify_busy=0.375,
     )
@@ -155,6 +156,8 @@ def test_metrics_describe_everything_sampled():
             "groups/accepted_frac": 1 / 2,
             "groups/rounds": 2.0,
             "seconds/rollout": 0.5,
+            "seconds/rollout/prefill": 0.125,
+            "seconds/rollout/decode": 0.25,
             "seconds/verify": 0.25,
             "seconds/verify_busy": 0.375,
             "tokens_per_second/rollout": 18.0,
@@ -210,7 +213,13 @@ class Source:
         groups = [
             group(one.id, [1.0 if i < 4 * float(one.id.split(":")[1]) else 0.0 for i in range(4)]) for one in tasks
         ]
-        return Rollout(groups=tuple(groups), seconds_rollout=2.0, seconds_verify=1.0, seconds_verify_busy=1.5)
+        return Rollout(
+            groups=tuple(groups),
+            seconds_rollout=2.0,
+            parts={"decode": 1.25},
+            seconds_verify=1.0,
+            seconds_verify_busy=1.5,
+        )
 
 
 def resample(source: Source, *, extra_rounds: int) -> Rollout:
@@ -231,6 +240,7 @@ def test_resampling_replaces_groups_without_signal_until_enough_have_one():
     assert rollout.accepted_frac == 0.5
     assert rollout.num_rounds == 3
     assert (rollout.seconds_rollout, rollout.seconds_verify, rollout.seconds_verify_busy) == (6.0, 3.0, 4.5)
+    assert rollout.parts == {"decode": 3.75}
 
 
 @pytest.mark.parametrize(("extra_rounds", "num_rounds"), [(0, 1), (2, 3)])

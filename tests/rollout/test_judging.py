@@ -46,6 +46,9 @@ class Scripted:
         self.order, self.texts, self.fails_after = order, texts, fails_after
         self.num_ended = 0
 
+    def seconds(self):
+        return {"decode": 0.25}
+
     def generate(self, requests, sampling, *, policy_version, on_completion=None):
         done = {}
         for place in self.order:
@@ -314,6 +317,9 @@ from oncurve.types import Completion, FinishReason, Sampling, Task
 from oncurve.verify import RewardSettings, Scorer
 
 class Engine:
+    def seconds(self):
+        return {}
+
     def generate(self, requests, sampling, *, policy_version, on_completion=None):
         for place, request in enumerate(requests):
             done = Completion(task_id="a", index=place, prompt_ids=(1,), token_ids=(2,), old_logprobs=(-1.0,),

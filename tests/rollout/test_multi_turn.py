@@ -49,6 +49,9 @@ class Scripted:
         self.turns = turns
         self.asked: list[Request] = []
 
+    def seconds(self) -> dict[str, float]:
+        return {"prefill": 0.5, "decode": 0.25}
+
     def generate(
         self,
         requests: Sequence[Request],
@@ -300,6 +303,7 @@ def test_an_episode_is_announced_at_its_end_while_others_go_on():
     with ToolEngine(Short(policy, "!read k;", "<end>"), policy, ToolSettings()) as engine:
         completions = engine.generate(asked, SAMPLING, policy_version=0, on_completion=announced.__setitem__)
     assert turns == [0, 0, 2]  # plain requests, then the two turns
+    assert engine.seconds() == {"prefill": 1.5, "decode": 0.75}  # of three calls
     assert list(announced) == [0, 2, 1]
     assert [announced[place] for place in range(3)] == completions
 

@@ -1,5 +1,6 @@
 """How the engine runs: what goes through the model, what it refuses, and the distribution it samples from."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from oncurve.learner.stepper import Stepper
 from oncurve.model import Policy, fresh_embedded_policy
 from oncurve.rollout import Request, TorchEngine
 from oncurve.rollout.attention import GROUPED_EAGER
+from oncurve.rollout.engine import PARTS
 from oncurve.rollout.forward import Forward
 from oncurve.rollout.jobs import common_length
 from oncurve.types import DataError, FinishReason, NumericsError, Sampling, derive_seed
@@ -334,3 +336,18 @@ def test_reused_memory_does_not_leak_into_padding():
     finally:
         torch.use_deterministic_algorithms(False)
     assert len(completions) == 12
+
+
+def test_the_parts_cover_a_call_and_each_call_is_counted_from_nothing():
+    engine = TorchEngine(fresh_embedded_policy(0), max_rows=8)
+    started = time.perf_counter()
+    engine.generate(requests([PROMPT, (20, 21)], 16), Sampling(max_tokens=40), policy_version=0)
+    spent = time.perf_counter() - started
+    seconds = engine.seconds()
+    assert set(seconds) == set(PARTS)
+    assert 0.8 * spent < sum(seconds.values()) <= spent
+    engine.generate(requests([PROMPT], 1), Sampling(max_tokens=1), policy_version=0)
+    assert set(engine.seconds()) == set(PARTS) - {"decode"}  # the prompt's own logits give the only token
+    assert engine.seconds()["sample"] < seconds["sample"]
+    engine.generate([], Sampling(), policy_version=0)
+    assert engine.seconds() == {}

@@ -16,8 +16,8 @@ from oncurve.learner import tree_attention
 from oncurve.learner.mode import evaluating
 from oncurve.learner.packed import PackedModel, packed_model
 from oncurve.learner.packing import MicroBatch, Row, pack, pack_flat
-from oncurve.learner.stopwatch import Stopwatch
 from oncurve.learner.token_statistics import token_statistics
+from oncurve.types.stopwatch import Stopwatch
 
 ChunkLoss = Callable[[Tensor, slice], Tensor]
 """Takes logits [n, V] and which of the N tokens they predict; returns a scalar to call ``backward`` on."""

@@ -9,9 +9,9 @@ import torch
 from oncurve.learner.forward import TokenForward
 from oncurve.learner.optimizer import MasterAdamW
 from oncurve.learner.settings import LearnerSettings
-from oncurve.learner.stopwatch import Stopwatch
 from oncurve.model import Policy
 from oncurve.types import NumericsError, RunError, derive_seed
+from oncurve.types.stopwatch import Stopwatch
 
 
 class Stepper:

@@ -1,8 +1,6 @@
 """Where the seconds of an update go."""
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 PHASES = ("reference", "critic")
 """Phases of a step beside the update of the policy: log-probs under the reference; values and steps of the critic."""
@@ -16,35 +14,6 @@ PARTS = {
     "recompute": "log-probs that are needed before the gradient: old ones, and those of losses on whole completions",
 }
 """The parts of an update that are timed. They do not overlap; what is left of it is counting and metrics."""
-
-
-class Stopwatch:
-    """Sums wall seconds by name. A block inside another one belongs to the outer one, so that the names add up."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-        self._is_running = False
-
-    def reset(self) -> None:
-        """Start again from nothing."""
-        self._seconds = {}
-
-    @contextmanager
-    def running(self, name: str) -> Iterator[None]:
-        """Count the block under this name, unless it is part of a block that is counted already."""
-        if self._is_running:
-            yield
-            return
-        self._is_running, started = True, time.perf_counter()
-        try:
-            yield
-        finally:
-            self._is_running = False
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - started
-
-    def seconds(self) -> dict[str, float]:
-        """Wall seconds by name."""
-        return dict(self._seconds)
 
 
 def time_metrics(total: float, seconds: Mapping[str, float]) -> dict[str, float]:

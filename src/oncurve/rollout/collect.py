@@ -1,7 +1,7 @@
 """Tasks in, scored groups out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from oncurve.model import Policy
 from oncurve.rollout.engine import Engine, Request
@@ -24,6 +24,8 @@ class Rollout:
     """Times that tasks were drawn."""
     seconds_rollout: float
     """Wall seconds spent sampling."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Of them, by ``engine.PARTS``."""
     seconds_verify: float
     """Wall seconds that scoring took beyond sampling."""
     seconds_verify_busy: float = 0.0
@@ -53,6 +55,7 @@ class Rollout:
             "groups/accepted_frac": self.accepted_frac,
             "groups/rounds": float(self.num_rounds),
             "seconds/rollout": self.seconds_rollout,
+            **{f"seconds/rollout/{part}": spent for part, spent in self.parts.items()},
             "seconds/verify": self.seconds_verify,
             "seconds/verify_busy": self.seconds_verify_busy,
             "tokens_per_second/rollout": num_tokens / max(self.seconds_rollout, 1e-9),
@@ -120,6 +123,7 @@ class Collector:
         return Rollout(
             groups=groups,
             seconds_rollout=judged.seconds_rollout,
+            parts=judged.parts,
             seconds_verify=judged.seconds_verify,
             seconds_verify_busy=judged.seconds_busy,
         )

@@ -16,6 +16,7 @@ from torch import Tensor
 from oncurve.rollout.jobs import Batch, Job
 from oncurve.rollout.sampler import draw, uniform_stream
 from oncurve.types import NumericsError, Sampling
+from oncurve.types.stopwatch import Stopwatch
 
 _REBUILD_SHARE = 0.25
 """Ended rows stay in the batch until they are this share of it: copying the cache costs about two steps."""
@@ -71,12 +72,14 @@ class Decoder:
         is_terminator: Tensor,
         max_rows: int,
         on_end: Callable[[int, Record], None] | None = None,
+        clock: Stopwatch | None = None,
     ) -> None:
         self._batch = batch
         self._jobs = jobs
         self._sampling = sampling
         self._max_rows = max_rows
         self._on_end = on_end
+        self._clock = clock or Stopwatch()
         self._is_terminator = is_terminator
         self._device = is_terminator.device
         self._has_stops = any(job.stop is not None for job in jobs)
@@ -95,13 +98,18 @@ class Decoder:
             NumericsError: the logits of a live row hold NaN or inf.
         """
         while (rows := self._refill()) is not None:
-            ids = self._sample(rows)
+            with self._clock.running("sample"):
+                ids, ended = self._sample(rows)
+            if ended is not None:
+                self._tell(ended)
             if self._num_ended < len(rows):
-                self._logits = self._batch.step(ids)
+                with self._clock.running("decode"):
+                    self._logits = self._batch.step(ids)
         return self._record
 
-    def _sample(self, rows: _Rows) -> Tensor:
-        """Draw the next token of every row, record it, and end the rows that are complete."""
+    def _sample(self, rows: _Rows) -> tuple[Tensor, Tensor | None]:
+        """Draw the next token of every row, record it, and end the rows that are complete: [R] the tokens, and the
+        jobs that have ended, if any."""
         uniforms = rows.uniforms.gather(1, rows.count[:, None]).squeeze(1)
         drawn = draw(self._logits, uniforms, self._sampling)
         if not bool(drawn.logprobs.isfinite().all()):
@@ -114,12 +122,12 @@ class Decoder:
             is_terminator = is_terminator | self._is_stop(rows, drawn.ids.tolist(), had_ended.tolist())
         rows.count.add_(1)
         has_ended = is_terminator | (rows.count >= rows.budget)  # of ended rows too: L + 1 is above every budget
-        num_ended = int(has_ended.sum())
+        num_ended, ended = int(has_ended.sum()), None
         if num_ended > self._num_ended:
-            self._note_ends(rows, has_ended & ~had_ended, is_terminator)
+            ended = self._note_ends(rows, has_ended & ~had_ended, is_terminator)
             self._num_ended = num_ended
         rows.count.masked_fill_(has_ended, self._max_budget)
-        return drawn.ids
+        return drawn.ids, ended
 
     def _is_stop(self, rows: _Rows, ids: list[int], had_ended: list[bool]) -> Tensor:
         """[R] True for live rows that a rule of their own ends with the token just recorded."""
@@ -131,14 +139,18 @@ class Decoder:
                 found[row] = stop.has_ended(self._record.tokens[job, : counts[row] + 1].tolist())
         return torch.tensor(found, device=self._device)
 
-    def _note_ends(self, rows: _Rows, is_new: Tensor, is_terminator: Tensor) -> None:
+    def _note_ends(self, rows: _Rows, is_new: Tensor, is_terminator: Tensor) -> Tensor:
         jobs = rows.job[is_new]
         self._record.lengths[jobs] = rows.count[is_new]
         self._record.is_stopped[jobs] = is_terminator[is_new]
         self._record.seconds[jobs] = time.perf_counter() - self._began
+        return jobs
+
+    def _tell(self, jobs: Tensor) -> None:
         if self._on_end is not None:
-            for job in jobs.tolist():
-                self._on_end(job, self._record)
+            with self._clock.running("finish"):
+                for job in jobs.tolist():
+                    self._on_end(job, self._record)
 
     def _refill(self) -> _Rows | None:
         """The rows of the next step, after ended ones left and waiting ones entered; None when all jobs are done."""
@@ -157,7 +169,8 @@ class Decoder:
 
     def _rebuild(self, kept: Tensor, live: list[int], entering: list[int]) -> _Rows:
         """The kept rows followed by the entering ones."""
-        first_logits = self._batch.change(kept, live, entering)
+        with self._clock.running("prefill"):
+            first_logits = self._batch.change(kept, live, entering)
         parts = [self._logits[kept]] if live else []
         self._logits = torch.cat([*parts, first_logits] if entering else parts)
         jobs = [self._jobs[i] for i in entering]

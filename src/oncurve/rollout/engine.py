@@ -1,6 +1,6 @@
 """What an engine is: requests of token ids in, completions of token ids out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,22 @@ class Request:
 
 Announce = Callable[[int, Completion], None]
 """Told the place of a request and its finished completion."""
+
+
+PARTS = {
+    "weights": "the model's weights, made ready for sampling",
+    "prefill": "prompts, and the cache when rows leave and enter",
+    "decode": "the model, one token a row",
+    "sample": "a token from every distribution",
+    "finish": "completions: their text, and handing them on",
+}
+"""The parts of a call that are timed. They do not overlap."""
+
+
+def added(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds of several calls together, by part."""
+    names = dict.fromkeys(name for one in times for name in one)
+    return {name: sum(one.get(name, 0.0) for one in times) for name in names}
 
 
 class Engine(Protocol):
@@ -58,4 +74,8 @@ class Engine(Protocol):
             DataError: a prompt is empty or leaves no room in the context; names the task, the lengths, the remedy.
             NumericsError: the policy's logits hold NaN or inf.
         """
+        ...
+
+    def seconds(self) -> dict[str, float]:
+        """Wall seconds of the latest call, by part, see ``PARTS``; empty where nothing is timed."""
         ...

@@ -64,6 +64,8 @@ class Judged:
     verdicts: list[Verdict]
     seconds_rollout: float
     """Wall seconds of sampling."""
+    parts: dict[str, float]
+    """Of them, by ``engine.PARTS``."""
     seconds_verify: float
     """Wall seconds that verification took beyond sampling."""
     seconds_busy: float
@@ -123,6 +125,7 @@ class Judging:
             completions=completions,
             verdicts=work.verdicts(),
             seconds_rollout=sampled - began,
+            parts=engine.seconds(),
             seconds_verify=time.perf_counter() - sampled,
             seconds_busy=work.seconds,
         )

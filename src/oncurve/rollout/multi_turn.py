@@ -15,7 +15,7 @@ from pydantic import Field
 
 from oncurve.model import Policy
 from oncurve.rollout.dialogue import Frame, frame_of
-from oncurve.rollout.engine import Announce, Engine, Request
+from oncurve.rollout.engine import Announce, Engine, Request, added
 from oncurve.types import Completion, DataError, Episode, FinishReason, Inserted, Sampling, Settings, derive_seed
 from oncurve.verify.environments import (
     Answer,
@@ -98,6 +98,7 @@ class ToolEngine:
         self._settings = settings
         self._stage = Stage(settings.timeout_s)
         self._frames: dict[tuple[str, bool], Frame] = {}
+        self._seconds: list[dict[str, float]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +110,10 @@ class ToolEngine:
     def note(self) -> str:
         """Why the engine below does not sample in its fastest way; empty when it does, or does not say."""
         return str(getattr(self._engine, "note", ""))
+
+    def seconds(self) -> dict[str, float]:
+        """See ``Engine.seconds``: those of the engine below, over all turns."""
+        return added(self._seconds)
 
     def close(self) -> None:
         """End the process of the environments."""
@@ -130,6 +135,7 @@ class ToolEngine:
             if on_completion is not None:
                 on_completion(place, completion)
 
+        self._seconds.clear()
         places = [place for place, request in enumerate(requests) if request.environment is None]
         self._engine.generate(
             [requests[place] for place in places],
@@ -137,6 +143,7 @@ class ToolEngine:
             policy_version=policy_version,
             on_completion=lambda place, completion: finish(places[place], completion),
         )
+        self._seconds.append(self._engine.seconds())
         plays = [self._begin(place, one) for place, one in enumerate(requests) if one.environment is not None]
         for ended in self._play(plays, sampling, policy_version):
             for play in ended:
@@ -160,6 +167,7 @@ class ToolEngine:
                 break
             asked = [play.next_turn(turn, sampling.max_tokens) for play in live]
             turns = self._engine.generate(asked, sampling, policy_version=policy_version)
+            self._seconds.append(self._engine.seconds())
             answered = self._answer([play for play, said in zip(live, turns, strict=True) if self._take(play, said)])
             is_last = turn + 1 == self._settings.max_turns
             playing = live

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from oncurve.rollout.collect import Rollout
+from oncurve.rollout.engine import added
 from oncurve.types import Group, Task
 
 
@@ -65,6 +66,7 @@ def collect_informative(
         set_aside=tuple(aside),
         num_rounds=len(rounds),
         seconds_rollout=sum(rollout.seconds_rollout for rollout in rounds),
+        parts=added([rollout.parts for rollout in rounds]),
         seconds_verify=sum(rollout.seconds_verify for rollout in rounds),
         seconds_verify_busy=sum(rollout.seconds_verify_busy for rollout in rounds),
     )

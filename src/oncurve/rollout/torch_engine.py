@@ -16,6 +16,7 @@ from oncurve.rollout.padded import PaddedBatch
 from oncurve.rollout.products import UnknownLayerError
 from oncurve.rollout.recompute import RecomputedBatch
 from oncurve.types import Completion, DataError, FinishReason, Sampling
+from oncurve.types.stopwatch import Stopwatch
 
 
 class TorchEngine:
@@ -44,6 +45,11 @@ class TorchEngine:
         self.note = ""
         """Why the last call could not use the fastest path; empty when it did."""
         self._stops: dict[tuple[str, ...], Stop] = {}
+        self._clock = Stopwatch()
+
+    def seconds(self) -> dict[str, float]:
+        """See ``Engine.seconds``."""
+        return self._clock.seconds()
 
     def generate(
         self,
@@ -54,6 +60,7 @@ class TorchEngine:
         on_completion: Announce | None = None,
     ) -> list[Completion]:
         """See ``Engine.generate``."""
+        self._clock.reset()
         if not requests:
             return []
         jobs = [self._job(request, sampling) for request in requests]
@@ -76,6 +83,7 @@ class TorchEngine:
             is_terminator=self._is_terminator(),
             max_rows=self._max_rows,
             on_end=on_end,
+            clock=self._clock,
         ).run()
 
     def _batch(self, jobs: Sequence[Job]) -> Batch:
@@ -83,9 +91,11 @@ class TorchEngine:
         that works."""
         limits = {"context_length": self._policy.context_length, "max_cache_tokens": self._max_cache_tokens}
         try:
-            network = self._network(jobs[0].prompt[:16])
+            with self._clock.running("weights"):
+                network = self._network(jobs[0].prompt[:16])
             self.note = ""
-            return GroupedBatch(network, jobs, **limits)
+            with self._clock.running("prefill"):
+                return GroupedBatch(network, jobs, **limits)
         except UnknownLayerError as error:
             self.note = f"sampling runs the model's own code: {error}"
         if self._forward.fault:
