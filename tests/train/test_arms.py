@@ -1,6 +1,7 @@
 """A real comparison of two arms, one of them offline: run, kept, stopped, killed with SIGKILL, continued."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncurve.config import ComparisonPlan, PlannedRun, load_comparison
+from oncurve.config import ComparisonPlan, PlannedRun, load_comparison, load_config
 from oncurve.report import read_evaluations, read_metrics
 from oncurve.train.arms import RunProgress, is_finished, refuse_other_run, run_arms
 from oncurve.train.arms_result import compare_arms
@@ -141,6 +142,21 @@ def test_killed_anywhere_the_same_command_goes_on_to_the_same_result(
     assert "At equal time (" in done.stdout
     assert (tmp_path / "out" / "comparison.html").is_file()
     assert answers(plan.runs) == answers(whole[0].runs)
+
+
+def test_runs_of_a_comparison_share_the_precision_that_auto_came_to_in_the_first(tmp_path: Path) -> None:
+    # The embedded model is too small for auto to choose bfloat16, so a recorded run that did so tells who decided.
+    words = ("--seeds", "[0, 1]", "--settings.evaluation.every", "0")
+    first, second = write_plan(tmp_path, *words).of_arm("grpo")
+    [told] = write_plan(tmp_path, *words, "--settings.model.dtype", "bfloat16").of_arm("grpo")[:1]
+    make([told])
+    assert make([first, second])[-1].run == second
+    assert load_config(second.folder / "config.toml").model.dtype == "bfloat16"
+    [other] = write_plan(tmp_path, *words, "--settings.model.dtype", "float32").of_arm("grpo")[1:]
+    shutil.rmtree(second.folder)
+    make([other])
+    with pytest.raises(ConfigError, match=r"grpo-seed1 computes in float32, .*grpo-seed0 in bfloat16.*model\.dtype"):
+        make([first, second])
 
 
 def test_a_run_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:

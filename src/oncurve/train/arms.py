@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,18 +55,19 @@ def run_arms(
         tick_s: seconds between two looks at a run.
 
     Raises:
-        ConfigError: a folder holds a run with other settings.
+        ConfigError: a folder holds a run with other settings, or two runs computed in different precisions.
         RunError: a run failed; names its log.
     """
     for run in runs:
         refuse_other_run(run)
+    recorded_precisions(runs)
     for run in runs:
         if should_stop():
             return
         if is_finished(run):
             yield _progress(run, "kept")
             continue
-        yield from _make(run, should_stop, tick_s)
+        yield from _make(_as_precise(run, recorded_precisions(runs)), run, should_stop, tick_s)
 
 
 def is_finished(run: PlannedRun) -> bool:
@@ -104,8 +105,45 @@ def refuse_other_run(run: PlannedRun) -> None:
         )
 
 
-def _make(run: PlannedRun, should_stop: Callable[[], bool], tick_s: float) -> Iterator[RunProgress]:
-    """Start or resume one run and follow it to its end."""
+Precisions = dict[tuple[str, str], str]
+"""What ``model.dtype = "auto"`` came to, by model and device."""
+
+
+def recorded_precisions(runs: Sequence[PlannedRun]) -> Precisions:
+    """What ``auto`` came to in the runs that are recorded. It rests on a measurement, which may come out otherwise.
+
+    Raises:
+        ConfigError: to two things for one model; names both runs.
+    """
+    found: dict[tuple[str, str], tuple[str, Path]] = {}
+    for run in runs:
+        recorded, model = run.folder / "config.toml", run.config.model
+        if model.dtype != "auto" or not recorded.is_file():
+            continue
+        dtype = load_config(recorded).model.dtype
+        known, folder = found.setdefault((model.path, model.device), (dtype, run.folder))
+        if dtype != known:
+            raise ConfigError(
+                f"{run.folder} computes in {dtype}, {folder} in {known}: that is not one comparison. Write model.dtype "
+                "into the settings of the comparison, and remove the folder that has the other one."
+            )
+    return {key: dtype for key, (dtype, _) in found.items()}
+
+
+def _as_precise(run: PlannedRun, known: Precisions) -> PlannedRun:
+    """The run with the precision of those before it, so that it does not measure again."""
+    model = run.config.model
+    dtype = known.get((model.path, model.device)) if model.dtype == "auto" else None
+    if dtype is None:
+        return run
+    settled = model.model_copy(update={"dtype": dtype})
+    return replace(run, config=run.config.model_copy(update={"model": settled}))
+
+
+def _make(
+    settled: PlannedRun, run: PlannedRun, should_stop: Callable[[], bool], tick_s: float
+) -> Iterator[RunProgress]:
+    """Start ``settled`` or resume it, and follow it to its end as the planned ``run``."""
     is_resumed = (run.folder / "config.toml").is_file()
     logs = run.folder.parent / "logs"
     with storage_errors(logs, "create"):
@@ -114,7 +152,7 @@ def _make(run: PlannedRun, should_stop: Callable[[], bool], tick_s: float) -> It
         _remove_stillborn(run.folder)
     yield _progress(run, "resumes" if is_resumed else "starts")
     log = logs / f"{run.name}.log"
-    with Command(_words(run, logs, is_resumed=is_resumed), log) as command:
+    with Command(_words(settled, logs, is_resumed=is_resumed), log) as command:
         asked_at, examined, status = None, None, command.wait(tick_s)
         while status is None:
             if asked_at is None and should_stop():
