@@ -1,7 +1,9 @@
 """Packed rows: attention along paths, fused parts, and the gradient of the plain way for every family and switch."""
 
 import copy
+import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -310,6 +312,19 @@ def test_bfloat16_log_probs_are_as_near_to_float32_as_those_of_transformers():
             errors["transformers"].append((usual - truth).abs().mean().item())
     packed, transformers = (sum(values) / len(values) for values in errors.values())
     assert 0 < packed < 1.1 * transformers
+
+
+def test_a_model_that_was_run_once_is_not_kept():
+    policy = tiny_policy("llama")
+    forward = Stepper(policy, LearnerSettings()).forward
+    other = copy.deepcopy(policy.model)
+    expected = forward.logprobs(policy.model, ROWS, 1.0)
+    found = forward.logprobs(other, ROWS, 1.0)
+    assert torch.equal(found[0], expected[0])
+    left = weakref.ref(other)
+    del other
+    gc.collect()
+    assert left() is None
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3"])

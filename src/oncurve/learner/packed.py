@@ -57,7 +57,7 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, interface)
 
 
 class PackedModel:
-    """A model with what it takes to run packed rows.
+    """What it takes to run packed rows through a model, without keeping that alive.
 
     Args:
         model: stays as it is outside ``running``.
@@ -68,7 +68,7 @@ class PackedModel:
     """
 
     def __init__(self, model: PreTrainedModel, *, is_fused: bool) -> None:
-        self.model = model
+        self._config: Any = model.config.get_text_config(decoder=True)
         self.is_fused = is_fused
         self.follows_windows = False
         self._forwards: Forwards = fuse(model, interface) if is_fused else []
@@ -78,7 +78,7 @@ class PackedModel:
         """Inside the block the model runs this micro-batch, forward and backward; yields the arguments."""
         if batch.paths is None or batch.position_ids is None:
             raise ValueError("this micro-batch is padded, not packed: use tree_attention.arguments")
-        config = self.model.config.get_text_config(decoder=True)
+        config = self._config
         before, config._attn_implementation = config._attn_implementation, NAME
         _RUNNING[id(config)] = batch.paths
         for module, forward in self._forwards:
@@ -108,10 +108,10 @@ def packed_model(model: PreTrainedModel) -> PackedModel | None:
         windows = [getattr(layer, "sliding_window", None) for layer in layers]
         for is_fused in (True, False):
             found = PackedModel(model, is_fused=is_fused)
-            fault, asked = _trial_of(found)
+            fault, asked = _trial_of(model, found)
             if fault is None:
                 found.follows_windows = asked == windows and (
-                    not any(windows) or _trial_of(PackedModel(model, is_fused=False)) == (None, windows)
+                    not any(windows) or _trial_of(model, PackedModel(model, is_fused=False)) == (None, windows)
                 )
                 return found
     warnings.warn(f"{type(model).__name__} is trained on padded rows, which is slower: {fault}", stacklevel=2)
@@ -125,18 +125,17 @@ _MAX_ERROR = {True: 0.2, False: 1e-3}
 in bfloat16 are off by more, whichever code runs them, above all the first of a text."""
 
 
-def _trial_of(packed: PackedModel) -> tuple[str | None, list[int | None]]:
+def _trial_of(model: PreTrainedModel, packed: PackedModel) -> tuple[str | None, list[int | None]]:
     """Why a model cannot run so, None when it can; and the windows that its layers ask for."""
-    identity = id(packed.model.config.get_text_config(decoder=True))
+    identity = id(model.config.get_text_config(decoder=True))
     asked = _WINDOWS[identity] = []
     try:
-        return _fault_of(packed), asked
+        return _fault_of(model, packed), asked
     finally:
         del _WINDOWS[identity]
 
 
-def _fault_of(packed: PackedModel) -> str | None:
-    model = packed.model
+def _fault_of(model: PreTrainedModel, packed: PackedModel) -> str | None:
     [batch] = pack(_PROBE, token_budget=16, device=model.device)
     [flat] = pack_flat(_PROBE, token_budget=16, device=model.device, is_shared=True)
     try:
