@@ -3,6 +3,7 @@
 from oncurve.algo import describe_critic, describe_objective, describe_preference, describe_supervised
 from oncurve.algo.formula import wrapped
 from oncurve.config import RunConfig
+from oncurve.types import Sampling
 
 
 def formula_of(config: RunConfig) -> str:
@@ -20,7 +21,24 @@ def formula_of(config: RunConfig) -> str:
             temperature=sampling.temperature,
         )
     )
-    return policy if config.objective.advantage.estimator != "gae" else f"{policy}\n\n{_critic_of(config)}"
+    parts = [policy]
+    if sampling.is_filtered:
+        parts.append(_filter_of(sampling))
+    if config.objective.advantage.estimator == "gae":
+        parts.append(_critic_of(config))
+    return "\n\n".join(parts)
+
+
+def _filter_of(sampling: Sampling) -> str:
+    """What is drawn is not what the formula has the log-probs of."""
+    default = Sampling()
+    filters = [name for name in ("top_p", "top_k", "min_p") if getattr(sampling, name) != getattr(default, name)]
+    drawn = ", ".join(f"{name} = {getattr(sampling, name)}" for name in filters)
+    text = (
+        f"tokens are drawn with {drawn}, from the likeliest alone; l and old are log-probs of the whole distribution: "
+        "the rollout is off-policy, and the gradient above is that of other samples."
+    )
+    return f"sampling\n{wrapped(text)}"
 
 
 def _critic_of(config: RunConfig) -> str:
