@@ -385,13 +385,8 @@ def _finish_run(result: Mapping[str, Any], as_json: bool) -> None:
     """The JSON object, or what a person wants to know last: the figures stand above already."""
     shown = {"run folder": result["run_dir"], "steps": result["steps"], "seconds": result["seconds"]}
     _finish(result if as_json else {**shown, "open this page": result["report"]}, as_json)
-    _exit_unless_finished(result)
-
-
-def _exit_unless_finished(result: Mapping[str, Any]) -> None:
-    """A run that was stopped has said so and how it goes on; a script sees it by the exit code."""
     if not result["is_finished"]:
-        sys.exit(STOPPED)
+        sys.exit(STOPPED)  # it has said so and how it goes on; a script sees it by the exit code
 
 
 def _finish(result: Mapping[str, Any], as_json: bool) -> None:
