@@ -112,20 +112,23 @@ def test_what_is_too_small_is_not_drawn_on_a_logarithmic_axis():
     assert [round(patch.get_width(), 3) for patch in axes.patches] == [0.1]
 
 
-def test_axes_are_logarithmic_where_they_are_said_to_be():
-    lines = Lines(
-        key="l",
-        title="",
-        reading="",
-        x_title="x",
-        curves=[curve("c", "--blue", [1, 10], [0.1, 1.0], is_log=True)],
-        is_log=True,
-        is_log_x=True,
-    )
-    layout = lines.figure()["layout"]
-    assert (layout["xaxis"]["type"], layout["yaxis"]["type"]) == ("log", "log")
+def test_a_band_is_drawn_where_its_curve_is():
+    # The second error is below what the axis shows, the third one's interval begins below it.
+    band = [(0.1, 0.3), (0.0, FLOOR), (FLOOR / 4, 3 * FLOOR)]
+    one = curve("c", "--blue", [0, 1, 2], [0.2, FLOOR / 2, 2 * FLOOR], is_log=True, band=band)
+    assert (one.low, one.high) == ([0.1, None, FLOOR], [0.3, None, 3 * FLOOR])
+    lines = Lines(key="l", title="", reading="", x_title="x", curves=[one], is_log=True)
     axes = picture(lines).axes[0]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.lines[0].get_xdata().tolist() == [0, 2]
+    assert set(axes.collections[0].get_paths()[0].vertices[:, 0]) == {0, 2}
+    assert lines.figure()["data"][0]["x"] == (0, 2)
+
+
+def test_an_axis_is_logarithmic_where_it_is_said_to_be():
+    drawn = [curve("c", "--blue", [1, 10], [0.1, 1.0], is_log=True)]
+    lines = Lines(key="l", title="", reading="", x_title="x", curves=drawn, is_log=True)
+    assert lines.figure()["layout"]["yaxis"]["type"] == "log"
+    assert picture(lines).axes[0].get_yscale() == "log"
 
 
 def test_the_heat_map_marks_the_best_match():

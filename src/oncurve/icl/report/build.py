@@ -32,9 +32,7 @@ def curve_drawings(found: Mapping[str, Any]) -> list[Drawing]:
     """E(n) of the network beside the baselines, from a document of ``eval/``."""
     model, *others = found["curves"]
     places = list(range(len(model["errors"])))
-    drawn = curve("network", "--blue", places, model["errors"], is_log=True)
-    low, high = (list(side) for side in zip(*model["interval_90"], strict=True))
-    network = Curve(label=drawn.label, colour=drawn.colour, steps=places, values=drawn.values, low=low, high=high)
+    network = curve("network", "--blue", places, model["errors"], is_log=True, band=model["interval_90"])
     shades = [colour for colour in COLOURS if colour != "--blue"]
     baselines = [
         curve(one["name"], shades[index % len(shades)], one.get("counts", places), one["errors"], is_log=True)

@@ -26,7 +26,6 @@ class Lines:
     x_title: str
     curves: Sequence[Curve]
     is_log: bool = False
-    is_log_x: bool = False
     is_wide: bool = False
     height: int = 240
 
@@ -41,8 +40,6 @@ class Lines:
         figure = chart.figure()
         axis: dict[str, Any] = {"title": {"text": self.x_title}, "hoverformat": "~g", "tickformat": "~g"}
         axis["unifiedhovertitle"] = {"text": f"{html.escape(self.x_title)} %{{x}}"}
-        if self.is_log_x:
-            axis |= {"type": "log", "dtick": 1}
         figure["layout"] |= {"xaxis": axis, "height": self.height}
         return figure
 
@@ -188,9 +185,31 @@ class Bars:
 Drawing = Lines | Heat | Bars
 
 
-def curve(label: str, colour: str, places: Sequence[float], values: Sequence[float | None], *, is_log: bool) -> Curve:
-    """A curve; on a logarithmic axis without what is below ``FLOOR``."""
-    return Curve(label=label, colour=colour, steps=places, values=[_drawn(value, is_log) for value in values])
+def curve(
+    label: str,
+    colour: str,
+    places: Sequence[float],
+    values: Sequence[float | None],
+    *,
+    is_log: bool,
+    band: Sequence[tuple[float, float]] = (),
+) -> Curve:
+    """A curve with its band, if there is one; on a logarithmic axis without what is below ``FLOOR``.
+
+    The band is only where the curve is, and its lower border no lower than the axis can show.
+    """
+    drawn = [_drawn(value, is_log) for value in values]
+    least = FLOOR if is_log else float("-inf")
+    pairs = zip(drawn, band, strict=True) if band else ()
+    borders = [None if value is None else (max(low, least), high) for value, (low, high) in pairs]
+    return Curve(
+        label=label,
+        colour=colour,
+        steps=places,
+        values=drawn,
+        low=[None if pair is None else pair[0] for pair in borders],
+        high=[None if pair is None else pair[1] for pair in borders],
+    )
 
 
 def _drawn(value: float | None, is_log: bool) -> float | None:

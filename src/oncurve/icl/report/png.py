@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from oncurve.icl.report.drawings import Bars, Drawing, Heat, Lines
+from oncurve.report.charts import Curve
 from oncurve.report.markup import style
 from oncurve.report.storage import replacing, storage_errors
 
@@ -59,17 +60,27 @@ def _draw_lines(axes: Axes, drawing: Lines, colours: dict[str, str]) -> None:
         known = [(x, y) for x, y in zip(one.steps, one.values, strict=True) if y is not None]
         xs, ys = [x for x, _ in known], [y for _, y in known]
         axes.plot(xs, ys, color=colour, label=one.label, marker="o" if len(xs) <= 40 else "", markersize=3.5)
-        if one.low and one.high:
-            low, high = ([float(value) for value in side if value is not None] for side in (one.low, one.high))
-            axes.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
+        if band := _band(one):
+            places, low, high = zip(*band, strict=True)
+            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     if drawing.is_log:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    if drawing.is_log_x:
-        axes.set_xscale("log")
     axes.grid(axis="y", color=colours["--rule"])
     axes.legend(frameon=False, fontsize=8, ncols=2)
+
+
+def _band(one: Curve) -> list[tuple[float, float, float]]:
+    """(place, low, high) of a curve's band, where the curve is drawn."""
+    if not one.low:
+        return []
+    rows = zip(one.steps, one.values, one.low, one.high, strict=True)
+    return [
+        (place, low, high)
+        for place, value, low, high in rows
+        if value is not None and low is not None and high is not None
+    ]
 
 
 def _draw_heat(figure: Figure, axes: Axes, drawing: Heat, colours: dict[str, str]) -> None:
