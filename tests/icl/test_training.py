@@ -3,6 +3,7 @@
 import math
 import multiprocessing  # what is tested is what a killed process leaves behind
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -245,12 +246,61 @@ def test_a_time_budget_stops_with_a_checkpoint(tiny):
     assert events[0].step == 1
 
 
+def test_a_time_budget_counts_the_seconds_of_one_sitting(tiny, whole):
+    with Training.create(tiny.model_copy(update={"max_seconds": 500}), {}) as training:
+        list(train(training, should_stop=lambda: training.step >= 2))
+        training.seconds = 1000.0  # as if each step had taken long
+        training.save()
+    with Training.resume(Path(tiny.run_dir)) as training:
+        assert training.seconds == 1000.0
+        list(train(training))
+        assert training.is_finished
+    assert_same(everything(Path(tiny.run_dir)), whole)
+
+
+def break_after(training: Training, step: int) -> Callable[[], bool]:
+    """Make the network answer NaN once so many steps are done; stop two steps later."""
+
+    def look() -> bool:
+        if training.step == step:
+            with torch.no_grad():
+                training.regressor.read_out.bias.fill_(torch.nan)
+        return training.step == step + 2
+
+    return look
+
+
 def test_a_loss_that_is_not_finite_stops_the_training(tiny):
     with Training.create(tiny, {}) as training:
         with torch.no_grad():
             training.regressor.read_out.bias.fill_(torch.nan)
-        with pytest.raises(NumericsError, match=r"not finite before step 3\. Lower optimizer\.lr"):
+        message = r"not finite in step 1\. Train anew with a lower optimizer\.lr .* There is no checkpoint yet\."
+        with pytest.raises(NumericsError, match=message):
             list(train(training))
+
+
+@pytest.mark.parametrize(
+    "checkpoint_every",
+    [
+        pytest.param(3, id="a checkpoint is due"),  # at steps 3 and 6, and no line of metrics before step 8
+        pytest.param(4, id="stopped"),  # at step 4; step 7 is where somebody stops it
+    ],
+)
+def test_weights_that_are_not_finite_are_never_saved(checkpoint_every, tiny):
+    change = {"log_every": 8, "eval_every": 0, "checkpoint_every": checkpoint_every, "keep_checkpoints": 1}
+    settings, message = tiny.model_copy(update=change), "loss or its gradient is not finite in step 6"
+    with Training.create(settings, {}) as training, pytest.raises(NumericsError, match=message) as broken:
+        list(train(training, break_after(training, 5)))
+    (kept,) = list_checkpoints(Path(tiny.run_dir) / "checkpoints")
+    assert str(kept) in str(broken.value)
+    assert all(weight.isfinite().all() for weight in load_checkpoint(kept)["weights"].values())
+
+
+def test_a_step_that_ends_beyond_float32_is_not_saved(tiny):
+    huge = tiny.model_copy(update={"optimizer": OptimizerSettings(lr=3e38, warmup_steps=0), "log_every": 8})
+    with Training.create(huge, {}) as training, pytest.raises(NumericsError, match=r"weights .* after step 1\. Train"):
+        list(train(training, should_stop=lambda: True))
+    assert list_checkpoints(Path(tiny.run_dir) / "checkpoints") == []
 
 
 def test_one_process_writes(tiny):

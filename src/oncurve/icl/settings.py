@@ -92,7 +92,7 @@ class LabSettings(Settings):
     """Optimiser steps."""
 
     max_seconds: float | None = Field(None, gt=0)
-    """Stop with a checkpoint after this long, whatever the step; the run can be continued."""
+    """Stop with a checkpoint after so many seconds of steps; each continuation has them again."""
 
     log_every: int = Field(10, ge=1)
     """Steps from one line of metrics to the next."""

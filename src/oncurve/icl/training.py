@@ -119,14 +119,10 @@ class Training:
         """Record the means since the last line, and at its turn the error on held-out prompts.
 
         Raises:
-            NumericsError: the loss or the gradient is no longer finite.
+            NumericsError: the loss, the gradient or a weight is no longer finite.
         """
+        self._require_finite()
         losses, norms = torch.stack(self.pending).double().cpu().unbind(1)
-        if not (losses + norms).isfinite().all():
-            raise NumericsError(
-                f"the loss or its gradient is not finite before step {self.step}. Lower optimizer.lr or "
-                f"optimizer.muon_lr, or set network.precision to float32. Last checkpoint: {self.folder.checkpoints}"
-            )
         row: dict[str, float | None] = {
             "loss": math.fsum(losses.tolist()) / len(losses),
             "grad/norm": math.fsum(norms.tolist()) / len(norms),
@@ -141,7 +137,13 @@ class Training:
         return row
 
     def save(self) -> Path:
-        """Write a checkpoint. Raises StorageError."""
+        """Write a checkpoint.
+
+        Raises:
+            NumericsError: the loss, the gradient or a weight is no longer finite; earlier checkpoints stay.
+            StorageError: the disk refused.
+        """
+        self._require_finite()
         self.folder.sync()
         state = {
             "step": self.step,
@@ -160,6 +162,21 @@ class Training:
     def is_turn(self, every: int) -> bool:
         """True whenever so many steps have passed; never for 0."""
         return every > 0 and self.step % every == 0
+
+    def _require_finite(self) -> None:
+        is_finite = [bool(step.isfinite().all()) for step in self.pending]
+        if not all(is_finite):
+            broken = self.step - len(is_finite) + is_finite.index(False) + 1
+            raise self._numerics_error(f"the loss or its gradient is not finite in step {broken}")
+        if not torch.nn.utils.get_total_norm(self.regressor.parameters()).isfinite():
+            raise self._numerics_error(f"the weights are not finite after step {self.step}")
+
+    def _numerics_error(self, found: str) -> NumericsError:
+        kept = list_checkpoints(self.folder.checkpoints)
+        return NumericsError(
+            f"{found}. Train anew with a lower optimizer.lr or optimizer.muon_lr, or with network.precision = float32. "
+            f"{f'The last good checkpoint is kept: {kept[-1]}' if kept else 'There is no checkpoint yet'}."
+        )
 
     def _look(self) -> dict[str, float]:
         prompts = held_out(self.settings, max(2, self.settings.eval_prompts // 5))
@@ -185,15 +202,17 @@ def _require_device(settings: LabSettings) -> None:
 def train(training: Training, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Measured | Saved]:
     """Take the steps that are left, telling what is recorded; stop early with a checkpoint when asked or out of time.
 
+    The time that counts is that of this call: a training that was continued has ``max_seconds`` again.
+
     Raises:
-        NumericsError: the loss is no longer finite; the last checkpoint stays as it is.
+        NumericsError: loss, gradient or weights are no longer finite; the last good checkpoint stays as it is.
         StorageError: the disk refused.
     """
     settings = training.settings
-    budget = settings.max_seconds or math.inf
+    end = training.seconds + (settings.max_seconds or math.inf)
     while not training.is_finished:
         training.advance()
-        is_stopping = should_stop() or training.seconds >= budget
+        is_stopping = should_stop() or training.seconds >= end
         if training.is_due(settings.log_every) or training.is_turn(settings.eval_every):
             yield Measured(step=training.step, metrics=training.measure())
         if training.is_due(settings.checkpoint_every) or is_stopping:
