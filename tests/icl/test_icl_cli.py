@@ -84,6 +84,12 @@ def test_train_resume_and_eval_print_one_json_object_each(tmp_path, capsys):
     examined = call(capsys, "icl", "eval", run)
     assert examined["ratio_mean"] == trained["ratio_mean"]
     assert call(capsys, "icl", "eval", run, "--prompts", 20)["num_prompts"] == 20
+    for few in (1, 0, -3):
+        with pytest.raises(
+            ConfigError, match=f"an examination of {few} held-out prompts has no interval: take 2 at least"
+        ):
+            app(["icl", "eval", str(run), f"--prompts={few}"])
+    assert call(capsys, "icl", "eval", run, "--prompts", 2)["num_prompts"] == 2
 
 
 def test_people_see_steps_and_the_loss_in_words(tmp_path, capsys):

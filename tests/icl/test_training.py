@@ -123,8 +123,8 @@ def test_a_loaded_run_predicts_what_was_trained(tiny):
         list(train(training))
         prompts = held_out(tiny, 5)
         expected = training.regressor.predict(prompts.inputs, prompts.targets)
-    settings, regressor = load_run(Path(tiny.run_dir))
-    assert settings == tiny
+    settings, regressor, step = load_run(Path(tiny.run_dir))
+    assert (settings, step) == (tiny, 8)
     torch.testing.assert_close(regressor.predict(prompts.inputs, prompts.targets), expected.detach())
     assert not any(weight.requires_grad for weight in regressor.parameters())
 

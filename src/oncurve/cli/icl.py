@@ -55,7 +55,7 @@ def evaluate(run: Path, *, prompts: int | None = None, as_json: Json = False) ->
     run:
         The run folder; its last checkpoint is examined, and eval/step_N.json and .csv are written.
     prompts:
-        Held-out prompts; without it, as many as the run's eval_prompts.
+        Held-out prompts, at least 2; without it, as many as the run's eval_prompts.
     """
     from oncurve.cli.icl_run import eval_lab
 

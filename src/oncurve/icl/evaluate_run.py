@@ -19,11 +19,10 @@ from oncurve.icl.evaluate import held_out, predictions, squared_errors
 from oncurve.icl.functions import Prompts
 from oncurve.icl.network import Regressor
 from oncurve.icl.run import load_run
-from oncurve.icl.settings import LabSettings
-from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint
+from oncurve.icl.settings import MIN_PROMPTS, LabSettings
 from oncurve.report import RunFolder
 from oncurve.report.storage import write_text
-from oncurve.types import derive_seed
+from oncurve.types import ConfigError, derive_seed
 
 MODEL = "model"
 LEAST_SQUARES = "least squares"
@@ -90,15 +89,20 @@ def examine_run(run: Path, num_prompts: int | None = None) -> Examination:
 
     Args:
         run: a folder that `oncurve icl train` made.
-        num_prompts: held-out prompts; None takes ``eval_prompts`` of the run.
+        num_prompts: held-out prompts, at least 2; None takes ``eval_prompts`` of the run.
 
     Raises:
+        ConfigError: fewer prompts.
         RunError: there is no such run, or it has no checkpoint yet.
         StorageError: the disk refused.
     """
-    settings, regressor = load_run(run)
-    step = int(load_checkpoint(list_checkpoints(run / "checkpoints")[-1])["step"])
-    found = examine(settings, regressor, step, num_prompts or settings.eval_prompts)
+    if num_prompts is not None and num_prompts < MIN_PROMPTS:
+        raise ConfigError(
+            f"an examination of {num_prompts} held-out prompts has no interval: take {MIN_PROMPTS} at least, "
+            "or leave the number out for the run's eval_prompts"
+        )
+    settings, regressor, step = load_run(run)
+    found = examine(settings, regressor, step, settings.eval_prompts if num_prompts is None else num_prompts)
     RunFolder.open(run).append_evaluation(step, asdict(found))
     write_text(run / "eval" / f"step_{step}.csv", curves_csv(found))
     return found

@@ -76,8 +76,8 @@ def read_settings(path: Path) -> LabSettings:
         ) from error
 
 
-def load_run(path: Path) -> tuple[LabSettings, Regressor]:
-    """The settings of a run and its network after the last checkpoint, ready to predict, on the CPU.
+def load_run(path: Path) -> tuple[LabSettings, Regressor, int]:
+    """The settings of a run, its network after the last checkpoint on the CPU, ready to predict, and its steps so far.
 
     Raises:
         RunError: there is no such run, or it has no checkpoint yet.
@@ -87,8 +87,9 @@ def load_run(path: Path) -> tuple[LabSettings, Regressor]:
     if not found:
         raise RunError(f"{path} has no checkpoint yet: let it train for {settings.checkpoint_every} steps at least")
     regressor = new_regressor(settings)
-    regressor.load_state_dict(load_checkpoint(found[-1])["weights"])
-    return settings, regressor.eval().requires_grad_(False)
+    state = load_checkpoint(found[-1])
+    regressor.load_state_dict(state["weights"])
+    return settings, regressor.eval().requires_grad_(False), int(state["step"])
 
 
 def measure_run(run: Path, file: str, measure: Callable[[FunctionSettings, Regressor], _R]) -> _R:
@@ -102,7 +103,7 @@ def measure_run(run: Path, file: str, measure: Callable[[FunctionSettings, Regre
     Raises:
         RunError, StorageError: the run cannot be read, or the result not be written.
     """
-    settings, network = load_run(run)
+    settings, network, _ = load_run(run)
     result = measure(settings.functions, network)
     result.write(run / file)
     return result

@@ -8,6 +8,9 @@ from oncurve.icl.functions.settings import FunctionSettings
 from oncurve.icl.network import NetworkSettings
 from oncurve.types import Settings
 
+MIN_PROMPTS = 2
+"""Held-out prompts without which a mean has no interval."""
+
 
 class OptimizerSettings(Settings):
     """How the weights move. The rate rises linearly, stays, then falls to 0 on a cosine."""
@@ -100,7 +103,7 @@ class LabSettings(Settings):
     eval_every: int = Field(500, ge=0)
     """Steps from one look at held-out prompts to the next; 0 looks only at the end."""
 
-    eval_prompts: int = Field(1280, ge=2)
+    eval_prompts: int = Field(1280, ge=MIN_PROMPTS)
     """Held-out prompts of the examination; a look in between takes a fifth of them."""
 
     checkpoint_every: int = Field(500, ge=1)
