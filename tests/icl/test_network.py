@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from oncurve.icl.layout import encode, query_positions, token_width
-from oncurve.icl.network import NetworkSettings, Regressor
+from oncurve.icl.network import NetworkSettings, Regressor, settle_precision
 
 LAYOUTS = ("paired", "alternating")
 SMALL = {"width": 32, "layers": 2, "heads": 2}
@@ -158,12 +158,29 @@ def test_bfloat16_rounds_the_blocks_and_goes_with_eager_attention():
     assert rounded.read_in.weight.dtype == torch.float32
 
 
-def test_auto_precision_depends_on_the_width(monkeypatch):
-    monkeypatch.setattr("oncurve.icl.network.read_cpuinfo", lambda: "flags : amx_bf16")
-    assert not regressor(width=64).uses_bfloat16
-    assert regressor(width=128).uses_bfloat16
-    monkeypatch.setattr("oncurve.icl.network.read_cpuinfo", lambda: "flags : avx2")
-    assert regressor(width=128).uses_bfloat16 == torch.cuda.is_available()
+@pytest.mark.parametrize(
+    ("width", "speedup", "cpuinfo", "expected"),
+    [
+        (128, 1.6, "flags : amx_bf16", "bfloat16"),
+        (64, 1.6, "flags : amx_bf16", "float32"),  # too narrow
+        (128, 1.4, "flags : amx_bf16", "float32"),  # measured to gain too little
+        (128, 1.6, "flags : avx2", "float32"),  # no such instructions
+    ],
+)
+def test_auto_is_what_the_device_is_measured_to_gain(width, speedup, cpuinfo, expected, monkeypatch):
+    monkeypatch.setattr("oncurve.model.precision.read_cpuinfo", lambda: cpuinfo)
+    monkeypatch.setattr("oncurve.model.precision.bfloat16_speedup", lambda: speedup)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # a GPU that is not used decides nothing
+    assert regressor(width=width).settings.precision == expected
+
+
+def test_auto_on_a_gpu_is_what_the_gpu_has(monkeypatch):
+    monkeypatch.setattr("oncurve.model.precision.read_cpuinfo", lambda: "flags : avx2")
+    for has_bfloat16, expected in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda answer=has_bfloat16: answer)
+        wide = NetworkSettings(width=128)
+        assert settle_precision(wide, torch.device("cuda")).precision == expected
+        assert settle_precision(wide, torch.device("cpu")).precision == "float32"
 
 
 def test_attention_code_does_not_change_the_predictions():

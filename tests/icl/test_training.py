@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from oncurve.icl.evaluate import held_out
 from oncurve.icl.functions import sample
-from oncurve.icl.run import generator, load_run, new_regressor, read_settings
+from oncurve.icl.run import generator, load_run, new_regressor, read_settings, settled, settled_as
 from oncurve.icl.settings import CurriculumSettings, LabSettings, OptimizerSettings
 from oncurve.icl.training import Measured, Training, train
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
@@ -97,7 +97,7 @@ def test_a_training_follows_its_curriculum(tiny, monkeypatch):
 def test_a_run_leaves_settings_metrics_and_checkpoints(tiny):
     events = run(tiny)
     path = Path(tiny.run_dir)
-    assert read_settings(path) == tiny
+    assert read_settings(path) == settled(tiny, 1)
     rows = list(read_metrics(path))
     assert [row["step"] for row in rows] == [3, 4, 6, 8]  # every third, every fourth look, the last
     assert ["eval/mean" in row for row in rows] == [False, True, False, True]
@@ -124,9 +124,26 @@ def test_a_loaded_run_predicts_what_was_trained(tiny):
         prompts = held_out(tiny, 5)
         expected = training.regressor.predict(prompts.inputs, prompts.targets)
     settings, regressor, step = load_run(Path(tiny.run_dir))
-    assert (settings, step) == (tiny, 8)
+    assert (settings, step) == (settled(tiny, 1), 8)
     torch.testing.assert_close(regressor.predict(prompts.inputs, prompts.targets), expected.detach())
     assert not any(weight.requires_grad for weight in regressor.parameters())
+
+
+def test_what_was_left_to_the_machine_is_settled_once(tiny, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _process: {0}, raising=False)  # one core of however many
+    wide = tiny.network.model_copy(update={"width": 128})
+    with Training.create(tiny.model_copy(update={"network": wide, "threads": 0, "steps": 1}), {}) as training:
+        list(train(training))
+    recorded = read_settings(Path(tiny.run_dir))
+    assert recorded.threads == torch.get_num_threads() == 1
+    assert recorded.network.precision in ("float32", "bfloat16")
+    # Another machine comes to the opposite: what examines and continues the run asks it no more.
+    is_rounded = recorded.network.precision == "bfloat16"
+    monkeypatch.setattr("oncurve.icl.network.has_fast_bfloat16", lambda _device: not is_rounded)
+    assert load_run(Path(tiny.run_dir))[1].settings == recorded.network
+    with Training.resume(Path(tiny.run_dir)) as training:
+        assert training.regressor.settings == recorded.network
+    assert settled_as(tiny.model_copy(update={"network": wide, "threads": 0, "steps": 1}), recorded) == recorded
 
 
 def test_held_out_prompts_do_not_depend_on_how_many_there_are(tiny):

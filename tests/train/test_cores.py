@@ -3,8 +3,8 @@
 import pytest
 
 from oncurve.config import load_config
+from oncurve.model.threads import available_cores
 from oncurve.train.cores import plan_cores
-from oncurve.train.environment import available_cores
 
 
 def plan(*words: str):

@@ -11,7 +11,8 @@ from oncurve.icl.evaluate_run import Examination, examine_run
 from oncurve.icl.presets import PRESETS, Preset
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.training import Measured, Training, train
-from oncurve.train.environment import available_cores, describe_environment
+from oncurve.model.threads import use_threads
+from oncurve.train.environment import describe_environment
 
 _SHOWN = (("loss", "loss", ".4f"), ("held out", "eval/mean", ".4f"), ("last point", "eval/last", ".4f"))
 
@@ -31,7 +32,7 @@ def train_lab(path: Path | None, preset: Preset, overrides: Sequence[str]) -> di
     """Start a run of the laboratory and follow it to its end."""
     settings = lab_settings(path, preset, overrides)
     environment = describe_environment(
-        num_threads=settings.threads or available_cores(), weights=f"drawn from seed {settings.seed}"
+        num_threads=use_threads(settings.threads), weights=f"drawn from seed {settings.seed}"
     )
     with Training.create(settings, environment) as training:
         return _follow(training)

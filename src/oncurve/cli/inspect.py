@@ -11,13 +11,13 @@ from oncurve.config import RunConfig, dump_config, load_config
 from oncurve.evaluate import evaluate_policy
 from oncurve.learner import latest_checkpoint
 from oncurve.model import Policy, load_policy
+from oncurve.model.threads import use_threads
 from oncurve.rollout import local_engine
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import load_tasks, preview, prompt_text
 from oncurve.train import formula_of
 from oncurve.train.cores import plan_cores
 from oncurve.train.encode import unknown_characters
-from oncurve.train.environment import available_cores, use_threads
 from oncurve.train.plan import available_memory, measure_step, plan_memory
 from oncurve.train.supervised import EMBEDDED
 from oncurve.types import RunError, Task
@@ -44,7 +44,7 @@ class Findings:
 def explain_config(path: Path | None, overrides: Sequence[str]) -> Findings:
     """Everything a run of this config would do, without training."""
     config = load_config(path, overrides)
-    use_threads(config.threads or available_cores())
+    use_threads(config.threads)
     tasks = load_tasks(config.tasks, seed=config.seed)
     policy = load_policy(config.model, seed=config.seed)
     if config.method in ("dpo", "sft"):
@@ -111,7 +111,7 @@ def evaluate_target(target: Path | None, overrides: Sequence[str]) -> dict[str, 
         step = int(checkpoint.name.rpartition("_")[2])
     else:
         config = load_config(target, overrides)
-    use_threads(config.threads or available_cores())
+    use_threads(config.threads)
     policy = load_policy(config.model, seed=config.seed)
     settings = config.evaluation
     with Scorer(config.reward, builders=NETWORK_VERIFIERS) as scorer, local_engine(policy, config.rollout) as engine:

@@ -12,9 +12,9 @@ from oncurve.cli.view import RunView, legend
 from oncurve.config import load_config
 from oncurve.model import save_policy
 from oncurve.model.precision import bfloat16_speedup
+from oncurve.model.threads import use_threads
 from oncurve.report import read_evaluations, render_report
 from oncurve.train import Session, train
-from oncurve.train.environment import available_cores, use_threads
 from oncurve.train.supervised import EMBEDDED, starting_policy, warm_start
 from oncurve.types import RunError
 
@@ -36,7 +36,7 @@ def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dic
     if to.exists() and any(to.iterdir()):
         raise RunError(f"{to} is not empty: choose another folder with --to")
     config = load_config(path, overrides)
-    use_threads(config.threads or available_cores())
+    use_threads(config.threads)
     policy = starting_policy(config)
     started, loss = time.perf_counter(), 0.0
     with RunView(config.sft.steps) as view:

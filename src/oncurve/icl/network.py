@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel, PreTrainedModel
 
 from oncurve.icl.layout import Layout, encode, token_width
-from oncurve.model.precision import cpu_has_bfloat16, read_cpuinfo
+from oncurve.model.precision import choose_attention, has_fast_bfloat16
 from oncurve.types import Settings
 
 BFLOAT16_WIDTH = 128
 """From this width on, the faster multiplications of bfloat16 gain more than the conversions cost."""
+_CPU = torch.device("cpu")
 
 
 class NetworkSettings(Settings):
@@ -47,7 +48,8 @@ class NetworkSettings(Settings):
     """gpt2: learn position embeddings. False leaves them 0: what is seen of a prompt is then only its order."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the blocks. auto: bfloat16 from width 128 on, where the processor has it; float32 otherwise."""
+    """Arithmetic of the blocks. auto: bfloat16 from width 128 on, where it is fast: on a GPU that has it, and on a
+    processor that is measured to gain by it; float32 otherwise. A run's config.toml holds what auto came to."""
 
     attention: Literal["auto", "eager", "sdpa"] = "auto"
     """auto: eager on a CPU in bfloat16, whose fused attention has a slow backward pass; sdpa otherwise."""
@@ -64,6 +66,15 @@ class NetworkSettings(Settings):
         return self
 
 
+def settle_precision(settings: NetworkSettings, device: torch.device) -> NetworkSettings:
+    """The same settings with the precision that ``auto`` means on a device written out: it rests on a measurement, and
+    whoever continues or examines a run must not measure again."""
+    if settings.precision != "auto":
+        return settings
+    is_rounded = settings.width >= BFLOAT16_WIDTH and has_fast_bfloat16(device)
+    return settings.model_copy(update={"precision": "bfloat16" if is_rounded else "float32"})
+
+
 class Regressor(nn.Module):
     """Predicts y_n from the n points before it and x_n, for every n of a prompt at once.
 
@@ -71,20 +82,28 @@ class Regressor(nn.Module):
         settings: shape and arithmetic.
         dimension: d.
         max_points: most points of a prompt.
+        device: where it computes. ``auto`` is settled for it; the weights are drawn on the CPU and then moved.
 
     Weights are drawn from torch's global generator: seed it for a repeatable network.
     """
 
-    def __init__(self, settings: NetworkSettings, dimension: int, max_points: int) -> None:
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        dimension: int,
+        max_points: int,
+        device: torch.device = _CPU,
+    ) -> None:
         super().__init__()
+        settings = settle_precision(settings, device)
         self.settings, self.dimension, self.max_points = settings, dimension, max_points
         width = token_width(settings.layout, dimension)
         self.read_in = nn.Linear(width, settings.width)
         nn.init.normal_(self.read_in.weight, std=1 / math.sqrt(dimension))
         nn.init.zeros_(self.read_in.bias)
-        self.backbone = _backbone(settings, max_tokens=2 * max_points)
+        self.backbone = _backbone(settings, max_tokens=2 * max_points, device=device)
         self.read_out = nn.Linear(settings.width, 1)
-        self.uses_bfloat16 = _uses_bfloat16(settings)
+        self.to(device)
 
     @property
     def device(self) -> torch.device:
@@ -130,7 +149,7 @@ class Regressor(nn.Module):
             return self.backbone(inputs_embeds=embedded, use_cache=False, **options)
 
     def _arithmetic(self) -> AbstractContextManager[Any]:
-        if self.uses_bfloat16:
+        if self.settings.precision == "bfloat16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
 
@@ -147,15 +166,13 @@ class Regressor(nn.Module):
             )
 
 
-def _backbone(settings: NetworkSettings, *, max_tokens: int) -> PreTrainedModel:
-    attention = settings.attention
-    if attention == "auto":
-        attention = "eager" if _uses_bfloat16(settings) else "sdpa"
+def _backbone(settings: NetworkSettings, *, max_tokens: int, device: torch.device) -> PreTrainedModel:
+    dtype = torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
     common: dict[str, Any] = {  # nothing is looked up in a vocabulary: tokens are vectors already
         "vocab_size": 1,
         "bos_token_id": None,
         "eos_token_id": None,
-        "attn_implementation": attention,
+        "attn_implementation": choose_attention(settings.attention, dtype, device),
     }
     if settings.architecture == "llama":
         backbone: PreTrainedModel = LlamaModel(
@@ -197,10 +214,3 @@ def _activation(settings: NetworkSettings) -> str:
     if chosen == "auto":
         chosen = "gelu" if settings.architecture == "gpt2" else "silu"
     return "gelu_pytorch_tanh" if chosen == "gelu" else chosen
-
-
-def _uses_bfloat16(settings: NetworkSettings) -> bool:
-    if settings.precision == "auto":
-        has_bfloat16 = torch.cuda.is_available() or cpu_has_bfloat16(read_cpuinfo())
-        return settings.width >= BFLOAT16_WIDTH and has_bfloat16
-    return settings.precision == "bfloat16"

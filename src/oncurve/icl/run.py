@@ -17,7 +17,7 @@ import torch
 from pydantic import ValidationError
 
 from oncurve.icl.functions import FunctionSettings, normaliser
-from oncurve.icl.network import Regressor
+from oncurve.icl.network import Regressor, settle_precision
 from oncurve.icl.records import Record
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint
@@ -32,8 +32,8 @@ def new_regressor(settings: LabSettings) -> Regressor:
     """The network of a run before its first step: the same weights each time, on the run's device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("icl", "weights", settings.seed) % 2**63)
-        regressor = Regressor(settings.network, settings.functions.dimension, settings.points)
-    return regressor.to(settings.device)
+        device = torch.device(settings.device)
+        return Regressor(settings.network, settings.functions.dimension, settings.points, device)
 
 
 def generator(settings: LabSettings, *purpose: str | int) -> torch.Generator:
@@ -53,6 +53,25 @@ def formula(settings: LabSettings) -> str:
         f"y = f(x){noise}, x ~ N(0, I_{settings.functions.dimension}), "
         f"f: a new {settings.functions.kind} function for every prompt\n"
     )
+
+
+def settled(settings: LabSettings, num_threads: int) -> LabSettings:
+    """The same settings with what ``threads = 0`` and ``precision = "auto"`` mean here written out.
+
+    Args:
+        settings: of a new run.
+        num_threads: threads of tensor work; they also decide how much bfloat16 gains.
+    """
+    network = settle_precision(settings.network, torch.device(settings.device))
+    return settings.model_copy(update={"network": network, "threads": num_threads})
+
+
+def settled_as(settings: LabSettings, recorded: LabSettings) -> LabSettings:
+    """The same settings with what they leave to the machine as an earlier run settled it."""
+    network = settings.network
+    if network.precision == "auto":
+        network = network.model_copy(update={"precision": recorded.network.precision})
+    return settings.model_copy(update={"network": network, "threads": settings.threads or recorded.threads})
 
 
 def dump_settings(settings: LabSettings) -> str:

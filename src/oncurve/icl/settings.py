@@ -113,7 +113,8 @@ class LabSettings(Settings):
     """Older checkpoints are removed."""
 
     threads: int = Field(1, ge=0)
-    """Threads of tensor work; 0 takes every core. Part of a run's identity: it changes the order of sums."""
+    """Threads of tensor work; 0 takes every core this process may use, and config.toml holds their number. It
+    belongs to a run's identity, as it changes the order of sums."""
 
     device: Literal["cpu", "cuda"] = "cpu"
     """Where tensors are."""

@@ -1,7 +1,6 @@
 """Train a transformer on prompts, new ones at every step; killed at any instant, it continues to the same bits."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from torch import Tensor
 
 from oncurve.icl.evaluate import held_out, predictions, squared_errors
 from oncurve.icl.functions import normaliser, sample
-from oncurve.icl.run import dump_settings, formula, generator, new_regressor, read_settings
+from oncurve.icl.run import dump_settings, formula, generator, new_regressor, read_settings, settled
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.training_checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from oncurve.icl.training_optimizer import Optimizer, rate
+from oncurve.model.threads import use_threads
 from oncurve.report import RunFolder
 from oncurve.report.folder import next_folder
 from oncurve.report.progress import Saved
@@ -40,7 +40,6 @@ class Training:
     """
 
     def __init__(self, settings: LabSettings, folder: RunFolder) -> None:
-        torch.set_num_threads(settings.threads or os.cpu_count() or 1)
         self.settings, self.folder = settings, folder
         self.regressor = new_regressor(settings)
         self.optimizer = Optimizer(self.regressor, settings.optimizer)
@@ -53,7 +52,7 @@ class Training:
 
     @classmethod
     def create(cls, settings: LabSettings, environment: Mapping[str, Any]) -> Self:
-        """Start a run in a new folder.
+        """Start a run in a new folder, whose config.toml says what was left to the machine.
 
         Raises:
             ConfigError: there is no such device here.
@@ -61,6 +60,7 @@ class Training:
             StorageError: the disk refused.
         """
         _require_device(settings)
+        settings = settled(settings, use_threads(settings.threads))
         path = Path(settings.run_dir) if settings.run_dir else next_folder(Path(settings.output), settings.name)
         folder = RunFolder.create(
             path, config_toml=dump_settings(settings), environment=environment, formula=formula(settings)
@@ -77,6 +77,7 @@ class Training:
         """
         settings, folder = read_settings(path), RunFolder.open(path)
         _require_device(settings)
+        use_threads(settings.threads)
         folder.lock()
         training = cls(settings, folder)
         found = list_checkpoints(folder.checkpoints)

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oncurve.config import RunConfig
+from oncurve.model.threads import available_cores
 from oncurve.rollout import unit_of
 from oncurve.rollout.judging import Unit
-from oncurve.train.environment import available_cores
 from oncurve.verify import TASK
 from oncurve.verify.reward_function import RewardFunctionSettings, is_function_name
 from oncurve.verify.rewards import ComponentSettings

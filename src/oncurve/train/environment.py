@@ -1,6 +1,5 @@
-"""What a run must know of the machine to be repeated on it, and how tensor work is spread over its cores."""
+"""What a run must know of the machine to be repeated on it."""
 
-import os
 import platform
 import sys
 from datetime import UTC, datetime
@@ -10,18 +9,9 @@ from typing import Any
 import torch
 
 from oncurve.model.precision import bfloat16_speedup
+from oncurve.model.threads import available_cores
 
 PACKAGES = ("oncurve", "torch", "transformers", "tokenizers", "peft", "numpy")
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def use_threads(num_threads: int) -> None:
-    """Do tensor work on so many threads. The number changes the order of sums, so it belongs to a run's identity."""
-    torch.set_num_threads(num_threads)
 
 
 def describe_environment(*, num_threads: int, weights: str, data: str | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from oncurve.evaluate import evaluate_policy
 from oncurve.evaluate.adversarial import reward_metrics
 from oncurve.learner import latest_checkpoint, load_state, save_checkpoint
 from oncurve.model import Policy, load_policy, settled, weights_fingerprint
+from oncurve.model.threads import use_threads
 from oncurve.report import RunFolder, read_seconds_after
 from oncurve.report.folder import next_folder
 from oncurve.report.progress import Saved
@@ -19,7 +20,7 @@ from oncurve.rollout import Judging, local_engine, unit_of
 from oncurve.rollout.reward_model import NETWORK_VERIFIERS
 from oncurve.tasks import Note, TaskSet, load_tasks
 from oncurve.train.checks import recorded, require_history, require_same_data, require_same_start
-from oncurve.train.environment import available_cores, describe_environment, use_threads
+from oncurve.train.environment import describe_environment
 from oncurve.train.events import Evaluated
 from oncurve.train.formula import formula_of
 from oncurve.train.plan import require_memory
@@ -110,8 +111,7 @@ class Session(ABC):
             ConfigError, DataError, ModelError: something the run needs cannot be used; no folder is left behind.
             RunError, StorageError: the run folder cannot be made.
         """
-        num_threads = config.threads or available_cores()
-        use_threads(num_threads)
+        num_threads = use_threads(config.threads)
         kind = Session._KINDS[config.method]
         config = config.model_copy(update={"model": settled(config.model)})
         tasks = load_tasks(config.tasks, seed=config.seed)

@@ -15,10 +15,10 @@ from oncurve.algo import ObjectiveSettings
 from oncurve.config import RunConfig, load_config
 from oncurve.learner import Learner, LearnerSettings, list_checkpoints, load_state
 from oncurve.model import Policy, Reference, load_policy
+from oncurve.model.threads import use_threads
 from oncurve.report import Rollout, RunFolder, count_rollouts, read_rollouts
 from oncurve.rollout import is_informative
 from oncurve.train.checks import recorded, require_same_start
-from oncurve.train.environment import use_threads
 from oncurve.types import Completion, Group, RunError, Task, Verdict
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from oncurve.icl.evaluate import held_out, predictions, squared_errors
-from oncurve.icl.run import read_settings
+from oncurve.icl.run import read_settings, settled_as
 from oncurve.icl.settings import LabSettings
 from oncurve.icl.sweep.baselines import class_baselines
 from oncurve.icl.sweep.grid import SweepClass, SweepSettings, cell_settings, size_name
@@ -84,8 +84,9 @@ def _make_cell(lab: LabSettings, should_stop: Callable[[], bool]) -> Cell | None
 
 
 def _require_same(path: Path, wanted: LabSettings) -> None:
-    found = read_settings(path).model_dump(exclude={"run_dir"})
-    mine = wanted.model_dump(exclude={"run_dir"})
+    recorded = read_settings(path)
+    found = recorded.model_dump(exclude={"run_dir"})
+    mine = settled_as(wanted, recorded).model_dump(exclude={"run_dir"})
     if differing := sorted(name for name in mine if found[name] != mine[name]):
         raise RunError(
             f"{path} was made with other settings ({', '.join(differing)}). Name another folder for this sweep, "
