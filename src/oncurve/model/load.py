@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from oncurve.model.border import quiet, reading
-from oncurve.model.checks import check_complete, check_finite, check_vocabulary, num_embeddings
+from oncurve.model.checks import check_causal, check_complete, check_finite, check_vocabulary, num_embeddings
 from oncurve.model.lora import attach_adapter
 from oncurve.model.policy import Policy
 from oncurve.model.precision import choose_attention, choose_device, choose_dtype, has_fast_bfloat16
@@ -35,7 +35,7 @@ def load_policy(settings: ModelSettings, *, seed: int) -> Policy:
 
     Raises:
         ModelError: the source is missing or incomplete, the tokenizer has no end-of-sequence token or does not fit
-            the weights, a weight is missing, NaN or inf.
+            the weights, a weight is missing, NaN or inf, the model looks ahead.
         StorageError: the cache for converted models cannot be written.
     """
     policy = _load_full(settings, resolve_directory(settings.path))
@@ -96,6 +96,7 @@ def _load_full(settings: ModelSettings, directory: Path) -> Policy:
     tokenizer = _load_tokenizer(directory)
     model = _load_model(settings, directory)
     check_vocabulary(model, tokenizer, directory)
+    check_causal(model, directory)
     terminators = find_terminators(
         tokenizer,
         model.generation_config,
