@@ -3,11 +3,10 @@
 from functools import partial
 
 import pytest
-import torch
 
 from oncurve.icl.baselines import least_squares, ridge, zero
 from oncurve.icl.functions import FunctionSettings
-from oncurve.icl.shift import ShiftSettings, bootstrap_interval, shift
+from oncurve.icl.shift import ShiftSettings, shift
 
 FUNCTIONS = FunctionSettings(dimension=4)
 FEW = ShiftSettings(num_prompts=600, resamples=100)
@@ -87,9 +86,3 @@ def test_settings_do_something():
     ]
     assert len({row.error for row in found}) == 3
     assert len({row.interval for row in found}) == 4
-
-
-def test_the_interval_of_a_mean():
-    low, high = bootstrap_interval(torch.tensor([0.0, 1.0] * 200, dtype=torch.float64), 2000, 0)
-    half = 1.645 * 0.5 / 20
-    assert (low, high) == (pytest.approx(0.5 - half, abs=0.006), pytest.approx(0.5 + half, abs=0.006))

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from oncurve.icl.functions import Prompts, normaliser, sample
-from oncurve.icl.network import Regressor
 from oncurve.icl.run import generator
 from oncurve.icl.settings import LabSettings
+from oncurve.icl.similarity import Predict
 
 _AT_ONCE = 256
-"""Prompts of one forward pass."""
+"""Prompts that are drawn together; another number would draw others."""
 
 
 def held_out(settings: LabSettings, num_prompts: int) -> Prompts:
@@ -34,10 +34,9 @@ def held_out(settings: LabSettings, num_prompts: int) -> Prompts:
 
 
 @torch.no_grad()
-def predictions(regressor: Regressor, prompts: Prompts) -> Tensor:
-    """[P, K] predictions of a network, a few prompts at a time."""
-    pairs = zip(torch.split(prompts.inputs, _AT_ONCE), torch.split(prompts.targets, _AT_ONCE), strict=True)
-    return torch.cat([regressor.predict(inputs, targets) for inputs, targets in pairs])
+def predictions(predict: Predict, prompts: Prompts) -> Tensor:
+    """[P, K] what a network or another predictor makes of prompts, a few at a time."""
+    return torch.cat([predict(inputs, targets) for inputs, targets in prompts.in_chunks()])
 
 
 def squared_errors(settings: LabSettings, predicted: Tensor, prompts: Prompts) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from oncurve.icl.baselines import Baseline, quick_baselines_for, reference_of, strong_counts
 from oncurve.icl.evaluate import held_out, predictions, squared_errors
 from oncurve.icl.functions import Prompts
+from oncurve.icl.intervals import mean_intervals
 from oncurve.icl.network import Regressor
 from oncurve.icl.run import load_run
 from oncurve.icl.settings import MIN_PROMPTS, LabSettings
@@ -111,7 +112,7 @@ def examine_run(run: Path, num_prompts: int | None = None) -> Examination:
 def examine(settings: LabSettings, regressor: Regressor, step: int, num_prompts: int) -> Examination:
     """Measure a network on held-out prompts, the baselines with a formula on the same, the slow one on the first."""
     prompts = held_out(settings, num_prompts)
-    errors = {MODEL: squared_errors(settings, predictions(regressor, prompts), prompts)}
+    errors = {MODEL: squared_errors(settings, predictions(regressor.predict, prompts), prompts)}
     errors |= {one.name: _baseline_errors(settings, one, prompts) for one in quick_baselines_for(settings.functions)}
     dimension = settings.functions.dimension
     upto_2d, at_2d = slice(0, 2 * dimension + 1), 2 * dimension
@@ -172,24 +173,15 @@ def _baseline_errors(settings: LabSettings, baseline: Baseline, prompts: Prompts
 
 def _curve(name: str, counts: Sequence[int], errors: Tensor, seed: int) -> Curve:
     values = errors.numpy()
-    outer = bootstrap(
-        (values,), np.mean, axis=0, n_resamples=_RESAMPLES, confidence_level=0.95, method="percentile", rng=seed
-    )
-    inner = bootstrap(
-        (values,), np.mean, axis=0, n_resamples=0, confidence_level=0.9, method="percentile", bootstrap_result=outer
-    )
+    inner, outer = mean_intervals(values, [0.9, 0.95], resamples=_RESAMPLES, seed=seed)
     return Curve(
         name=name,
         counts=tuple(counts),
         errors=tuple(values.mean(axis=0).tolist()),
         medians=tuple(np.median(values, axis=0).tolist()),
-        interval_90=_pairs(inner.confidence_interval),
-        interval_95=_pairs(outer.confidence_interval),
+        interval_90=tuple(map(tuple, inner.T.tolist())),
+        interval_95=tuple(map(tuple, outer.T.tolist())),
     )
-
-
-def _pairs(interval: Any) -> tuple[Interval, ...]:
-    return tuple(zip(interval.low.tolist(), interval.high.tolist(), strict=True))
 
 
 def _ratio_interval(model: Tensor, other: Tensor, seed: int) -> Interval:

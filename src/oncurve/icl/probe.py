@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from oncurve.icl.baselines import bayes, least_squares
+from oncurve.icl.evaluate import predictions
 from oncurve.icl.functions import FunctionSettings, Prompts, normaliser, require_linear, sample
 from oncurve.icl.iterates import descent_predictions, newton_predictions
 from oncurve.icl.records import Record
@@ -28,7 +29,6 @@ from oncurve.icl.trend import Trend, trend
 from oncurve.types import Settings, derive_seed
 
 PROBE_FILE = "probe.json"
-_CHUNK = 512
 
 
 class Layered(Protocol):
@@ -160,9 +160,9 @@ def layer_predictions(network: Layered, read_outs: Sequence[Tensor], prompts: Pr
     return torch.cat(chunks, dim=1).to(prompts.targets.dtype)
 
 
-def error_curve(predictions: Tensor, prompts: Prompts, scale: float) -> tuple[float, ...]:
+def error_curve(predicted: Tensor, prompts: Prompts, scale: float) -> tuple[float, ...]:
     """Return E(n): the mean squared error against the targets without noise, by ``scale``, [B, K] -> K numbers."""
-    return tuple(((predictions - prompts.clean).double().square().mean(0) / scale).tolist())
+    return tuple(((predicted - prompts.clean).double().square().mean(0) / scale).tolist())
 
 
 def _compare(
@@ -179,7 +179,7 @@ def _compare(
     return ProbeResult(
         settings=settings,
         dimension=functions.dimension,
-        model_errors=error_curve(_predictions(network, prompts), prompts, scale),
+        model_errors=error_curve(predictions(network.predict, prompts), prompts, scale),
         layer_errors=tuple(error_curve(layer, prompts, scale) for layer in layers),
         reference_name=reference.name,
         reference_errors=error_curve(reference.predict(prompts.inputs, prompts.targets), prompts, scale),
@@ -202,15 +202,9 @@ def _match(layers: Tensor, prompts: Prompts, scale: float, tried: tuple[int, ...
 
 
 @torch.no_grad()
-def _predictions(network: Layered, prompts: Prompts) -> Tensor:
-    parts = zip(torch.split(prompts.inputs, _CHUNK), torch.split(prompts.targets, _CHUNK), strict=True)
-    return torch.cat([network.predict(inputs, targets) for inputs, targets in parts])
-
-
-@torch.no_grad()
 def _features(network: Layered, prompts: Prompts) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield for chunks of prompts the normed hidden states with a 1 behind, L + 1 times [B, K, c + 1], and targets."""
-    for inputs, targets in zip(torch.split(prompts.inputs, _CHUNK), torch.split(prompts.targets, _CHUNK), strict=True):
+    for inputs, targets in prompts.in_chunks():
         states = network.hidden_states(inputs, targets)
         yield [F.pad(F.layer_norm(state.double(), state.shape[-1:]), (0, 1), value=1.0) for state in states], targets
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from oncurve.icl import transforms
 from oncurve.icl.baselines import bayes_penalty, fit_least_squares, fit_ridge
+from oncurve.icl.evaluate import predictions
 from oncurve.icl.functions import FunctionSettings, InputTransform, Prompts, normaliser, require_linear, sample
+from oncurve.icl.intervals import mean_intervals
 from oncurve.icl.records import Record
 from oncurve.icl.run import measure_run
 from oncurve.icl.similarity import Predict
@@ -31,7 +32,6 @@ SHIFT_FILE = "shift.json"
 PAPER = "Garg et al., arXiv:2208.01066: d = 20, 12 layers, width 256, 500k steps"
 """Where the figures of the paper come from."""
 _LEVEL = 0.9
-_CHUNK = 512
 
 
 class ShiftSettings(Settings):
@@ -204,7 +204,7 @@ def _measure(
     )
     penalty = bayes_penalty(noise_std, functions.weight_std * case.weight_scale)
     scale = normaliser(functions) * case.scale**2
-    errors = (_answers(predict, prompts.inputs, prompts.targets) - prompts.clean[:, -1]).double().square() / scale
+    errors = (predictions(predict, prompts) - prompts.clean)[:, -1].double().square() / scale
     best = (_best_answers(prompts, penalty) - prompts.clean[:, -1]).double().square() / scale
     return Measured(
         name=case.name,
@@ -212,27 +212,16 @@ def _measure(
         count=count,
         place=place,
         error=float(errors.mean()),
-        interval=bootstrap_interval(errors, settings.resamples, settings.seed),
+        interval=_interval(errors, settings),
         reference_name="ridge" if penalty else "least squares",
         reference_error=float(best.mean()),
         paper=case.paper.get(place),
     )
 
 
-def bootstrap_interval(values: Tensor, resamples: int, seed: int) -> tuple[float, float]:
-    """Return the 90 % percentile interval of the mean over prompts, [B] -> two numbers."""
-    dice = np.random.default_rng(seed)
-    found = values.cpu().numpy()
-    means = np.array([found[dice.integers(len(found), size=len(found))].mean() for _ in range(resamples)])
-    low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+def _interval(errors: Tensor, settings: ShiftSettings) -> tuple[float, float]:
+    ((low, high),) = mean_intervals(errors.numpy(), [_LEVEL], resamples=settings.resamples, seed=settings.seed)
     return float(low), float(high)
-
-
-@torch.no_grad()
-def _answers(predict: Predict, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Predict the last point of each prompt: [B]."""
-    parts = zip(torch.split(inputs, _CHUNK), torch.split(targets, _CHUNK), strict=True)
-    return torch.cat([predict(points, values)[:, -1] for points, values in parts])
 
 
 def _best_answers(prompts: Prompts, penalty: float) -> Tensor:

@@ -181,7 +181,7 @@ class Training:
 
     def _look(self) -> dict[str, float]:
         prompts = held_out(self.settings, max(2, self.settings.eval_prompts // 5))
-        errors = squared_errors(self.settings, predictions(self.regressor, prompts), prompts).mean(0)
+        errors = squared_errors(self.settings, predictions(self.regressor.predict, prompts), prompts).mean(0)
         return {"eval/mean": errors.mean().item(), "eval/last": errors[-1].item()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:

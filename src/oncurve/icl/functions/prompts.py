@@ -3,9 +3,14 @@
 Shapes: B prompts, K points, d coordinates.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+_CHUNK = 256
+"""Prompts of one forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +33,10 @@ class Prompts:
                 f"inputs must be [B, K, d] with targets and clean [B, K], got {list(self.inputs.shape)}, "
                 f"{list(self.targets.shape)} and {list(self.clean.shape)}"
             )
+
+    def in_chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets of a few prompts at a time, as many as a network reads in one pass."""
+        return zip(torch.split(self.inputs, _CHUNK), torch.split(self.targets, _CHUNK), strict=True)
 
     def first(self, num: int) -> "Prompts":
         """The first ``num`` prompts, all of them when there are fewer."""

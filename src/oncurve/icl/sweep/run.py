@@ -97,7 +97,7 @@ def _require_same(path: Path, wanted: LabSettings) -> None:
 def _measure_cell(training: Training, cpu_seconds: float | None) -> Cell:
     lab, network = training.settings, training.regressor
     prompts = held_out(lab, lab.eval_prompts)
-    errors = squared_errors(lab, predictions(network, prompts), prompts).mean(0)
+    errors = squared_errors(lab, predictions(network.predict, prompts), prompts).mean(0)
     return Cell(
         label=SweepClass(functions=lab.functions, num_points=lab.points).label,
         network=size_name(lab.network),
