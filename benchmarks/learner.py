@@ -15,7 +15,6 @@ share of the machine's bfloat16 products per second that our step reaches. Memor
 import argparse
 import json
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from transformers import (
 from oncurve.algo import ObjectiveSettings
 from oncurve.learner import Learner, LearnerSettings
 from oncurve.model import Policy, fresh_embedded_policy
+from oncurve.sandbox.own_memory import peak_bytes
 from oncurve.types import Completion, FinishReason, Group, Sampling, Status, Task, Verdict
 
 OLD_LOGPROB, LR = -4.0, 1e-5
@@ -160,13 +160,9 @@ def child(name: str, side: str) -> None:
         step: Callable[[], object] = lambda: learner.update(groups)  # noqa: E731
     else:
         step = plain_step(name, side)
-    before = _peak()
+    before = peak_bytes()
     step(), step()
-    print(json.dumps({"peak": _peak(), "before": before}))
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"peak": peak_bytes(), "before": before}))
 
 
 def products_of(learner: Learner, groups: list[Group]) -> float:

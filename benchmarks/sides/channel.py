@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import sys
 from typing import Any
 
@@ -24,8 +23,3 @@ class Channel:
         """Answer the last command."""
         self._out.write(json.dumps(values) + "\n")
         self._out.flush()
-
-
-def peak_bytes() -> int:
-    """Most memory that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

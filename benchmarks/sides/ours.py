@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from cases import CASES, Case
-from channel import Channel, peak_bytes
+from channel import Channel
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from oncurve.config import RunConfig
@@ -22,6 +22,7 @@ from oncurve.model import ModelSettings, load_policy
 from oncurve.model.embedded import character_tokenizer
 from oncurve.model.source import resolve_directory
 from oncurve.rollout import local_engine
+from oncurve.sandbox.own_memory import peak_bytes
 from oncurve.tasks import CurriculumSampler, load_tasks
 from oncurve.train.online_session import OnlineSession
 from oncurve.train.session import Session

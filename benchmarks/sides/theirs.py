@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from channel import Channel, peak_bytes
+from channel import Channel
 from datasets import Dataset
 from transformers import AutoTokenizer, TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
+from oncurve.sandbox.own_memory import peak_bytes
 from oncurve.types import Task
 from oncurve.verify import Item, RewardSettings, Scorer
 

@@ -6,7 +6,6 @@ Prints a JSON object with ``before`` (libraries loaded) and ``peak``, in bytes.
 
 import json
 import sys
-from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -16,13 +15,8 @@ from oncurve.learner import Learner, LearnerSettings
 from oncurve.model import LoraSettings, Policy, fresh_embedded_policy
 from oncurve.model.load import freeze_embeddings
 from oncurve.model.lora import attach_adapter
+from oncurve.sandbox.own_memory import peak_bytes
 from oncurve.types import Completion, FinishReason, Group, Sampling, Status, Task, Verdict
-
-
-def peak() -> int:
-    """Bytes of this program: ``ru_maxrss`` would count what the process that started it held at that moment."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 def groups_of(prompts: int, group: int, prompt_tokens: int, max_tokens: int, sampling: Sampling) -> list[Group]:
@@ -56,7 +50,7 @@ def main() -> None:
     case = json.loads(sys.argv[1])
     torch.set_num_threads(1)
     tokenizer = fresh_embedded_policy(0, width=8, num_layers=1, num_heads=1).tokenizer
-    before = peak()
+    before = peak_bytes()
     config = AutoConfig.from_pretrained(case["directory"])
     options = {"dtype": getattr(torch, case["model"].get("dtype", "float32"))}
     model = AutoModelForCausalLM.from_config(config, **options).train(False)
@@ -73,7 +67,7 @@ def main() -> None:
     learner = Learner(policy, settings, ObjectiveSettings(), sampling=sampling)
     learner.update(groups)
     learner.update(groups)
-    print(json.dumps({"before": before, "peak": peak()}))
+    print(json.dumps({"before": before, "peak": peak_bytes()}))
 
 
 if __name__ == "__main__":

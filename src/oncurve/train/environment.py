@@ -10,6 +10,7 @@ import torch
 
 from oncurve.model.precision import bfloat16_speedup
 from oncurve.model.threads import available_cores
+from oncurve.sandbox.own_memory import peak_bytes
 
 PACKAGES = ("oncurve", "torch", "transformers", "tokenizers", "peft", "numpy")
 
@@ -42,12 +43,8 @@ def memory_metrics() -> dict[str, float]:
     """``memory/peak_bytes`` and ``memory/peak_gpu_bytes``, the most this process has held so far, where there is such
     memory and the system says how much."""
     gpu = {"memory/peak_gpu_bytes": float(torch.cuda.max_memory_allocated())} if torch.cuda.is_available() else {}
-    if sys.platform == "win32":
-        return gpu
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"memory/peak_bytes": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit), **gpu}
+    peak = peak_bytes()
+    return gpu if peak is None else {"memory/peak_bytes": float(peak), **gpu}
 
 
 def _version(package: str) -> str | None:
