@@ -117,9 +117,7 @@ def test_a_damaged_state_is_one_clear_error(tmp_path: Path):
     whole = (path / "state.pt").read_bytes()
     for damaged in (b"", b"not a zip file", whole[: len(whole) // 2]):
         (path / "state.pt").write_bytes(damaged)
-        with pytest.raises(
-            RunError, match=r"cannot read the checkpoint state .*step_000001/state\.pt.*Remove the folder"
-        ):
+        with pytest.raises(RunError, match=r"cannot read the checkpoint .*step_000001/state\.pt.*Remove the folder"):
             load_state(path)
 
 

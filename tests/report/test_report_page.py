@@ -16,6 +16,7 @@ from run_builder import (
 
 from oncurve.report import RunFolder, count_rollouts, read_rollouts, render_report, summarise
 from oncurve.report.charts import MAX_CURVES, MAX_POINTS, Chart, charts, thinned
+from oncurve.report.markup import named_texts
 from oncurve.report.page import certainty, headline, measures
 from oncurve.report.sample import MAX_BYTES, MAX_TEXT, sample_rollouts, shown
 from oncurve.types import RunError, StorageError
@@ -347,3 +348,13 @@ def test_the_curve_of_held_out_accuracy_shows_what_hostile_completions_are_paid(
     assert curve.values == [0.5, None]
     (without,), _ = charts([], [evaluation(0, 0.25)])
     assert "hostile completions paid" not in {one.label for one in without.curves}
+
+
+def test_settings_are_shown_by_dotted_name_text_as_it_is_and_all_else_as_json():
+    table = {"name": "a", "network": {"width": 8, "blocks": {"bias": True}}, "seeds": [1, 2], "empty": {}}
+    assert named_texts(table) == [
+        ("name", "a"),
+        ("network.width", "8"),
+        ("network.blocks.bias", "true"),
+        ("seeds", "[1, 2]"),
+    ]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from oncurve.cli.interrupt import Interrupt
-from oncurve.cli.view import RunView
+from oncurve.cli.view import RunView, figures
 from oncurve.config.load import override, read_table, validated
 from oncurve.icl.evaluate_run import Examination, examine_run
 from oncurve.icl.presets import PRESETS, Preset
@@ -50,7 +50,7 @@ def _follow(training: Training) -> dict[str, Any]:
         view.line(f"run folder {path}\n\n{training.folder.formula}")
         for event in train(training, should_stop=is_interrupted):
             if isinstance(event, Measured):
-                view.step(event.step, _figures(event.metrics))
+                view.step(event.step, figures(event.metrics, _SHOWN))
         if not training.is_finished:
             view.line(f"stopped after {training.step} steps; continue with: oncurve icl resume {path}")
             return _result(training, None)
@@ -73,11 +73,6 @@ def _result(training: Training, found: Examination | None) -> dict[str, Any]:
         **(found.summary() if found else {}),
         "next": f"oncurve icl {'report' if training.is_finished else 'resume'} {training.folder.path}",
     }
-
-
-def _figures(metrics: Mapping[str, float | None]) -> str:
-    shown = ((label, metrics.get(name), form) for label, name, form in _SHOWN)
-    return "  ".join(f"{label} {value:{form}}" for label, value, form in shown if value is not None)
 
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

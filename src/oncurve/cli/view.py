@@ -1,7 +1,7 @@
 """The terminal view of a run: a progress bar on a terminal, one plain line a step elsewhere."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from rich.console import Console
@@ -92,7 +92,7 @@ class RunView:
         elif isinstance(event, Noted):
             self._note(event)
         else:
-            self.step(event.step, _figures(event.metrics))
+            self.step(event.step, figures(event.metrics, _SHOWN))
 
     def _note(self, event: Noted) -> None:
         if event.kind not in self._noted:  # the first of a kind; events.jsonl has all of them
@@ -134,6 +134,7 @@ def _hostile(num_paid: int, num_asked: int) -> str:
     return f"0 of {num_asked} hostile completions are paid"
 
 
-def _figures(metrics: Mapping[str, float | None]) -> str:
-    shown = ((label, metrics.get(name), form) for label, name, form in _SHOWN)
-    return "  ".join(f"{label} {value:{form}}" for label, value, form in shown if value is not None)
+def figures(metrics: Mapping[str, float | None], shown: Sequence[tuple[str, str, str]]) -> str:
+    """The metrics of a step line that are known, of those ``shown``: (label, name of the metric, format) each."""
+    known = ((label, metrics.get(name), form) for label, name, form in shown)
+    return "  ".join(f"{label} {value:{form}}" for label, value, form in known if value is not None)

@@ -7,13 +7,12 @@ import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from oncurve.model.state import read_state
 from oncurve.report.storage import remove_leftovers, replacing, storage_errors
-from oncurve.types import RunError
 
 _NAME = re.compile(r"step_(\d{6,})\.pt")
 
@@ -48,16 +47,5 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; tensors come to the CPU, no code in the file is executed.
-
-    Raises:
-        RunError: the file is missing or damaged.
-    """
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError, EOFError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is damaged or was not written by oncurve"
-        raise RunError(
-            f"cannot read the checkpoint {path}: {reason}. Remove it to continue from the one before."
-        ) from error
-    return state
+    """Read a checkpoint, as ``read_state``."""
+    return read_state(path, remedy="Remove it to continue from the one before.")

@@ -13,13 +13,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from oncurve.model import Policy, save_policy
-from oncurve.types import RunError, StorageError
+from oncurve.model.state import read_state
+from oncurve.types import StorageError
 
 STATE_FILE = "state.pt"
 _TEMPORARY = ".tmp-"
@@ -90,17 +90,8 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    path = checkpoint / STATE_FILE
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError, EOFError, ValueError) as error:
-        # torch's own text advises to load with code execution enabled: not to be passed on
-        reason = error.strerror if isinstance(error, OSError) else "it is damaged or was not written by oncurve"
-        raise RunError(
-            f"cannot read the checkpoint state {path}: {reason}. Remove the folder {checkpoint} to resume from the "
-            "checkpoint before it."
-        ) from error
-    return state
+    remedy = f"Remove the folder {checkpoint} to resume from the checkpoint before it."
+    return read_state(checkpoint / STATE_FILE, remedy=remedy)
 
 
 def _swap_in(temporary: Path, target: Path) -> None:

@@ -2,12 +2,16 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
+
+from oncurve.report.readers import flattened
 
 
 def page_environment() -> Environment:
@@ -40,6 +44,14 @@ def content_policy(scripts: Sequence[str]) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def named_texts(table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The values of nested tables as they are shown, each with its dotted name: text as it is, all else as JSON."""
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        for name, value in flattened(table).items()
+    ]
 
 
 def _asset(name: str) -> str:

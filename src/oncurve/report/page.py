@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from oncurve.report.charts import MAX_POINTS, charts
 from oncurve.report.costs import Costs, colour_of, cost_cells, cost_facts, cost_headings, cost_segments, costs_of
 from oncurve.report.flame import flame
-from oncurve.report.markup import content_policy, page_environment, page_scripts, style
+from oncurve.report.markup import content_policy, named_texts, page_environment, page_scripts, style
 from oncurve.report.readers import (
     Run,
     count_rollouts,
@@ -83,7 +83,7 @@ def _context(path: Path) -> dict[str, Any]:
         "kinds": _kinds(summary["eval_before"], summary["eval_after"]),
         "formula": read_text(path / "formula.txt"),
         "settings": _settings(read_text(path / "config.toml")),
-        "machine": _flat(read_document(path / "environment.json"), "")[:_MAX_SETTINGS],
+        "machine": named_texts(read_document(path / "environment.json"))[:_MAX_SETTINGS],
         "charts": drawn,
         "not_drawn": not_drawn,
         "flame": burnt,
@@ -245,18 +245,7 @@ def _settings(config_toml: str) -> list[tuple[str, str]]:
         config = tomllib.loads(config_toml)
     except tomllib.TOMLDecodeError:
         return [("config.toml", config_toml)]
-    return _flat(config, "")[:_MAX_SETTINGS]
-
-
-def _flat(table: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for key, value in table.items():
-        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", _compact(value))]
-    return found
-
-
-def _compact(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return named_texts(config)[:_MAX_SETTINGS]
 
 
 def _compact_json(value: Any) -> str:

@@ -7,7 +7,7 @@ refuses.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -85,3 +85,12 @@ def read_document(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunError(f"{path} is not a JSON object. Remove it to read the rest of the run.")
     return value
+
+
+def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of nested tables by their dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = flattened(value) if isinstance(value, Mapping) else None
+        found |= {f"{key}": value} if inner is None else {f"{key}.{name}": one for name, one in inner.items()}
+    return found

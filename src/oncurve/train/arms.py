@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from oncurve.config import PlannedRun, dump_config, load_config
 from oncurve.report import read_evaluations, read_metrics
+from oncurve.report.readers import flattened
 from oncurve.report.storage import storage_errors, write_text
 from oncurve.sandbox import Command
 from oncurve.types import ConfigError, RunError
@@ -90,7 +91,7 @@ def refuse_other_run(run: PlannedRun) -> None:
     recorded = run.folder / "config.toml"
     if not recorded.is_file():
         return
-    there, now = (_flat(config.model_dump(mode="json")) for config in (load_config(recorded), run.config))
+    there, now = (flattened(config.model_dump(mode="json")) for config in (load_config(recorded), run.config))
     if run.config.method == "dpo":  # its steps follow from its pairs
         now["steps"] = there["steps"]
     if run.config.model.dtype == "auto":  # a run writes down what that came to
@@ -219,10 +220,3 @@ def _failure(run: PlannedRun, status: int | None, log: Path) -> str:
         f"the run {run.name} {how} before its end. Its output is in {log}; last:\n{said}\n"
         "Mend that and give the same command again: what is recorded is kept."
     )
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found

@@ -1,7 +1,7 @@
 """From their file to our config, its formula, and the account of every key."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from oncurve.config.migrate.reading import read_overrides_or_values, read_values
 from oncurve.config.migrate.trl import read_trl
 from oncurve.config.migrate.verl import read_verl
 from oncurve.config.run import RunConfig
+from oncurve.report.readers import flattened
 from oncurve.types import ConfigError
 
 Trainer = Literal["trl", "verl"]
@@ -82,22 +83,13 @@ def import_config(trainer: Trainer, path: Path, *, processes: int = 1) -> Migrat
 def _require_theirs(given: Mapping[str, Any], catalogue: Catalogue, trainer: Trainer, path: Path) -> None:
     """Refuse a file that is the other trainer's: more of its keys are known there than here."""
     other: Trainer = "verl" if trainer == "trl" else "trl"
-    elsewhere, keys = load_catalogue(other), list(_flat(given))
+    elsewhere, keys = load_catalogue(other), list(flattened(given))
     known, theirs = sum(map(catalogue.knows, keys)), sum(map(elsewhere.knows, keys))
     if known < theirs:
         raise ConfigError(
             f"{path}: {known} of its {len(keys)} keys are settings of {catalogue.trainer}, and {theirs} are of "
             f"{elsewhere.trainer}. Did you mean `oncurve import {other} {path}`?"
         )
-
-
-def _flat(given: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted names of all keys, whatever holds them."""
-    for key, value in given.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
 
 
 def _formula(config: RunConfig, trainer: str) -> str:

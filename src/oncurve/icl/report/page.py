@@ -33,7 +33,7 @@ from oncurve.icl.shift import SHIFT_FILE, Measured, ShiftResult
 from oncurve.icl.sweep import SWEEP_FILE, SweepResult
 from oncurve.icl.traces import TraceComparison, TraceResult, compare_traces
 from oncurve.report import read_evaluations, read_metrics, read_rollouts
-from oncurve.report.markup import content_policy, page_environment, page_scripts, style
+from oncurve.report.markup import content_policy, named_texts, page_environment, page_scripts, style
 from oncurve.report.storage import write_text
 
 PAGE = "report.html"
@@ -266,15 +266,8 @@ def _context(run: Path, results: Results, parts: Sequence[Part], drawings: Seque
         "parts": parts,
         "numbers": {drawing.key: index for index, drawing in enumerate(drawings)},
         "figures": [drawing.figure() for drawing in drawings],
-        "settings": _flat(results.settings.model_dump(mode="json"), ""),
+        "settings": named_texts(results.settings.model_dump(mode="json", exclude_none=True)),
         "scripts": scripts,
         "policy": content_policy(scripts),
         "style": style(),
     }
-
-
-def _flat(table: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for key, value in table.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", str(value))]
-    return rows
