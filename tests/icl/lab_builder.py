@@ -48,7 +48,10 @@ def train_lab(path: Path, steps: int = 60, **functions) -> Path:
 def build_lab(path: Path) -> Path:
     train_lab(path)
     examine_run(path, 40)
-    run_probe(path, ProbeSettings(fit_prompts=200, held_out_prompts=64, newton_iterations=8, descent_doublings=4))
+    run_probe(
+        path,
+        ProbeSettings(fit_prompts=200, held_out_prompts=64, weight_prompts=8, newton_iterations=8, descent_doublings=4),
+    )
     run_shift(path, ShiftSettings(num_prompts=32, resamples=50))
     return path
 

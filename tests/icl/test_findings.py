@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncurve.icl.probe import Matching, ProbeResult, ProbeSettings
+from oncurve.icl.probe import Match, Matching, ProbeResult, ProbeSettings
 from oncurve.icl.report.findings import (
     class_findings,
     curve_findings,
@@ -55,12 +55,11 @@ def test_other_classes_are_compared_with_what_was_made_for_them():
 def probed(newton, descent, means=(1.0, 0.7, 0.5, 0.3, 0.2)):
     def matching(matched):
         rows = tuple((0.5, 0.9) for _ in matched)
+        by_errors, by_weights = (
+            Match(similarities=rows, matched=tuple(one), trend=trend(one, 100)) for one in (matched, matched[::-1])
+        )
         return Matching(
-            iterations=(0, 100),
-            errors=((1.0, 1.0), (0.0, 0.0)),
-            similarities=rows,
-            matched=tuple(matched),
-            trend=trend(matched, 100),
+            iterations=(0, 100), errors=((1.0, 1.0), (0.0, 0.0)), by_errors=by_errors, by_weights=by_weights
         )
 
     return ProbeResult(
@@ -71,18 +70,24 @@ def probed(newton, descent, means=(1.0, 0.7, 0.5, 0.3, 0.2)):
         reference_name="least squares",
         reference_errors=(1.0, 0.0),
         reference_similarities=tuple(0.5 for _ in means),
+        weight_counts=(1, 2),
         newton=matching(newton),
         descent=matching(descent),
     )
 
 
 def test_layers_and_iterations():
-    falls, matched = probe_findings(probed([0, 3, 6, 9, 12], [0, 2, 4, 8, 16]))
+    falls, matched, by_weights = probe_findings(probed([0, 3, 6, 9, 12], [0, 2, 4, 8, 16]))
     assert falls.agrees is True
     assert "1 → 0.7 → 0.5 → 0.3 → 0.2" in falls.text
     assert matched.agrees is True
     assert "3 iterations more a layer (linear R² 1.000)" in matched.text
     assert "2 times as many a layer (geometric R² 1.000)" in matched.text
+    assert matched.text.startswith("By their errors, layers match 0, 3, 6, 9, 12 Newton iterations and 0, 2, 4, 8, 16")
+    assert by_weights.text.startswith(
+        "By their induced weights, layers match 12, 9, 6, 3, 0 Newton iterations and 16, 8"
+    )
+    assert "-3 iterations more a layer (linear R² 1.000)" in by_weights.text
     assert probe_findings(probed([0, 2, 4, 8, 16], [0, 2, 4, 8, 16]))[1].agrees is False
     assert probe_findings(probed([0, 3, 6, 9, 12], [0, 3, 6, 9, 12]))[1].agrees is False
     assert probe_findings(probed([0, 0, 0, 9, 12], [0, 2, 4, 8, 16]))[1].agrees is None

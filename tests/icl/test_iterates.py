@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from oncurve.icl.baselines import least_squares_weights
 from oncurve.icl.functions import FunctionSettings, sample
-from oncurve.icl.iterates import (
-    descent_predictions,
-    descent_weights,
-    newton_predictions,
-    newton_weights,
-    spectrum,
-)
+from oncurve.icl.iterates import descent_weights, newton_weights, spectrum
 
 # Examples (1, 0) -> 3 and (0, sqrt 2) -> 4 sqrt 2: S = diag(1, 2), X'y = (3, 8), w = (3, 4).
 INPUTS = torch.tensor([[[1.0, 0.0], [0.0, sqrt(2)], [1.0, 1.0]]], dtype=torch.float64)
@@ -24,8 +18,8 @@ TARGETS = torch.tensor([[3.0, 4 * sqrt(2), 7.0]], dtype=torch.float64)
 
 def test_newton_on_one_number():
     # S = 4, a = 1/16, M_0 = 1/4 = 1/S: exact at once. y = 6 at x = 2, so 3 x.
-    inputs, targets = torch.tensor([[[2.0], [5.0]]]), torch.tensor([[6.0, 0.0]])
-    assert newton_predictions(inputs, targets, [0, 1, 4])[:, 0].tolist() == [[0, 15]] * 3
+    problem = spectrum(torch.tensor([[[2.0], [5.0]]]), torch.tensor([[6.0, 0.0]]))
+    assert [newton_weights(problem, t)[0, :, 0].tolist() for t in (0, 1, 4)] == [[0, 3]] * 3
 
 
 def test_newton_in_the_plane():
@@ -48,7 +42,6 @@ def test_descent_in_the_plane():
     ]
     # eta = 1/4: residuals 3/4 and 1/2, and w = (3/4, 2) after a step.
     assert descent_weights(problem, 1, 0.25)[0, 2].tolist() == pytest.approx([0.75, 2])
-    assert descent_predictions(INPUTS, TARGETS, [1], 0.25)[0, 0, 2] == pytest.approx(2.75)
 
 
 def test_a_step_that_is_too_long_runs_away():
@@ -95,6 +88,6 @@ def test_without_examples_both_say_nothing():
 
 def test_negative_iterations_are_refused():
     with pytest.raises(ValueError, match="0 or more, got -1"):
-        newton_predictions(INPUTS, TARGETS, [-1])
+        newton_weights(spectrum(INPUTS, TARGETS), -1)
     with pytest.raises(ValueError, match="0 or more, got -2"):
-        descent_predictions(INPUTS, TARGETS, [-2])
+        descent_weights(spectrum(INPUTS, TARGETS), -2)

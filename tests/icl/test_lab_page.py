@@ -35,8 +35,10 @@ def test_every_part_is_there(lab):
         "learning",
         "layers",
         "depth",
-        "similarity-newton",
-        "similarity-descent",
+        "similarity-errors-newton",
+        "similarity-errors-descent",
+        "similarity-weights-newton",
+        "similarity-weights-descent",
         "shift-2d",
         "shift-d",
         "shift-d-over-2",
@@ -68,7 +70,7 @@ def test_every_drawing_has_a_picture(lab):
     run, page, _ = lab
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', page.read_text(), re.DOTALL)[1])
     pictures = sorted((run / "pictures").glob("*.png"))
-    assert len(pictures) == len(figures) == 15
+    assert len(pictures) == len(figures) == 17
     for path in pictures:
         pixels = matplotlib.image.imread(path)
         assert min(pixels.shape[:2]) > 350

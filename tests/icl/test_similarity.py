@@ -5,14 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from oncurve.icl.baselines import averaging, least_squares, least_squares_weights, ridge, ridge_weights
+from oncurve.icl.baselines import averaging, least_squares, ridge, ridge_weights
 from oncurve.icl.functions import FunctionSettings, sample
 from oncurve.icl.similarity import (
     error_similarity,
-    gradient_cosine,
     induced_weights,
-    prediction_difference,
-    weight_difference,
     weight_similarity,
 )
 
@@ -37,11 +34,11 @@ def test_opposite_errors_and_no_errors():
     assert error_similarity(exact, wrong, TARGETS) == 0
 
 
-def test_differences_by_hand():
-    first, second = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.0]])
-    assert prediction_difference(first, second).tolist() == [4.5, 10.0]  # (0 + 9)/2, (4 + 16)/2
-    assert weight_difference(first, second) == 14.5  # (4 + 25)/2
+def test_weight_similarity_by_hand():
+    first = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert weight_similarity(first, torch.tensor([[2.0, -1.0], [6.0, 8.0]])) == pytest.approx(0.5)  # (0 + 1)/2
+    assert weight_similarity(first, torch.zeros(2, 2)) == 0
+    assert weight_similarity(torch.zeros(2, 2), torch.zeros(2, 2)) == 1
 
 
 def drawn():
@@ -60,9 +57,24 @@ def test_induced_weights_of_a_linear_predictor_are_its_weights():
         induced_weights(predict, prompts.inputs, prompts.targets, 2, queries[:2])
 
 
-def test_the_gradient_of_a_linear_predictor_is_its_weights():
+def test_a_constant_moves_no_weight_when_opposite_queries_are_asked():
     prompts = drawn()
-    weights = least_squares_weights(prompts.inputs, prompts.targets)[:, 5]
-    assert gradient_cosine(least_squares, prompts.inputs, prompts.targets, weights, 5) == pytest.approx(1)
-    assert gradient_cosine(averaging, prompts.inputs, prompts.targets, weights, 5) < 0.99
-    assert gradient_cosine(least_squares, prompts.inputs, prompts.targets, -weights, 5) == pytest.approx(-1)
+    half = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
+
+    def moved(inputs, targets):
+        return least_squares(inputs, targets) + 7.0
+
+    found = induced_weights(moved, prompts.inputs, prompts.targets, 5, torch.cat([half, -half]))
+    assert torch.allclose(found, induced_weights(least_squares, prompts.inputs, prompts.targets, 5, half), atol=1e-4)
+
+
+def test_several_predictors_are_asked_at_once():
+    prompts = drawn()
+    queries = torch.randn(12, 3, generator=torch.Generator().manual_seed(1))
+
+    def both(inputs, targets):
+        return torch.stack([least_squares(inputs, targets), averaging(inputs, targets)])
+
+    found = induced_weights(both, prompts.inputs, prompts.targets, 5, queries)
+    for weights, alone in zip(found, (least_squares, averaging), strict=True):
+        assert torch.equal(weights, induced_weights(alone, prompts.inputs, prompts.targets, 5, queries))

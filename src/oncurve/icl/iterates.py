@@ -14,13 +14,12 @@ so one eigendecomposition gives all iterates, without the rounding errors that 2
 of S. Tests compare this with the recurrences above.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from oncurve.icl.baselines.closed import normal_equations, predict_linear
+from oncurve.icl.baselines.closed import normal_equations
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +69,6 @@ def descent_weights(problem: Spectrum, num_steps: int, step_size: float | None =
     largest = problem.eigenvalues[..., -1:]
     step = torch.where(largest > 0, 1 / largest, 0.0) if step_size is None else torch.full_like(largest, step_size)
     return _weights(problem, step * problem.eigenvalues, float(num_steps))
-
-
-def newton_predictions(inputs: Tensor, targets: Tensor, iterations: Sequence[int]) -> Tensor:
-    """Return the predictions after each number of Newton iterations: [T, B, K] in the type of ``targets``."""
-    problem = spectrum(inputs, targets)
-    return torch.stack([predict_linear(newton_weights(problem, t), inputs, targets) for t in iterations])
-
-
-def descent_predictions(
-    inputs: Tensor, targets: Tensor, steps: Sequence[int], step_size: float | None = None
-) -> Tensor:
-    """Return the predictions after each number of steps of gradient descent: [T, B, K]."""
-    problem = spectrum(inputs, targets)
-    return torch.stack([predict_linear(descent_weights(problem, t, step_size), inputs, targets) for t in steps])
 
 
 def _weights(problem: Spectrum, shrink: Tensor, power: float) -> Tensor:

@@ -24,11 +24,6 @@ def token_width(layout: Layout, dimension: int) -> int:
     return dimension + 2 if layout == "paired" else dimension
 
 
-def query_positions(num_points: int) -> Tensor:
-    """[K] the tokens at which y_0, ..., y_{K-1} are predicted; the same in both layouts."""
-    return torch.arange(0, 2 * num_points, 2)
-
-
 def encode(layout: Layout, inputs: Tensor, targets: Tensor) -> Tensor:
     """Write prompts as tokens.
 

@@ -1,15 +1,17 @@
 """Layer by layer: what the network could predict from each hidden state, and which iterate that resembles.
 
 A linear read-out is fitted to each layer in closed form, on the hidden state after a LayerNorm without weights, one
-read-out for all numbers of examples. Its errors on held-out prompts are set against those of iterative Newton and of
-gradient descent on the same prompts.
+read-out for all numbers of examples. Its errors on held-out prompts, and the weights of the linear function that its
+answers to fresh queries come nearest to, are set against those of iterative Newton and of gradient descent on the same
+prompts.
 
-Shapes: B prompts, K points, d dimensions, L layers, c width, T iterations.
+Shapes: B prompts, K points, d dimensions, L layers, c width, T iterations, C numbers of examples, Q queries.
 
 Source: Fu et al., arXiv:2310.17086, section 5.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,17 +20,22 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from oncurve.icl.baselines import bayes, least_squares
+from oncurve.icl.baselines import bayes, least_squares, strong_counts
+from oncurve.icl.baselines.closed import predict_linear
 from oncurve.icl.evaluate import predictions
 from oncurve.icl.functions import FunctionSettings, Prompts, normaliser, require_linear, sample
-from oncurve.icl.iterates import descent_predictions, newton_predictions
+from oncurve.icl.iterates import Spectrum, descent_weights, newton_weights, spectrum
 from oncurve.icl.records import Record
 from oncurve.icl.run import measure_run
-from oncurve.icl.similarity import error_similarity
+from oncurve.icl.similarity import error_similarity, induced_weights, weight_similarity
 from oncurve.icl.trend import Trend, trend
 from oncurve.types import Settings, derive_seed
 
 PROBE_FILE = "probe.json"
+_WEIGHT_COUNTS = 8
+"""Numbers of examples at which weights are compared, evenly spread."""
+_OPPOSITE_QUERIES = 2
+"""Pairs of opposite queries a dimension; opposite ones, so that a constant in the answers moves no weight."""
 
 
 class Layered(Protocol):
@@ -52,6 +59,9 @@ class ProbeSettings(Settings):
     held_out_prompts: int = Field(1024, ge=8)
     """Prompts on which everything is measured."""
 
+    weight_prompts: int = Field(64, ge=2)
+    """The first of them, on which induced weights are measured: each asks 4 d queries at eight numbers of examples."""
+
     newton_iterations: int = Field(24, ge=2, le=60)
     """Most Newton iterations that a layer is compared with."""
 
@@ -67,6 +77,16 @@ class ProbeSettings(Settings):
         return tuple(sorted({0, *(round(2 ** (half / 2)) for half in range(2 * self.descent_doublings + 1))}))
 
 
+class Match(Record):
+    """The layers against the iterates of one algorithm, by one measure of likeness."""
+
+    similarities: tuple[tuple[float, ...], ...]
+    """[L + 1, T] of each layer and each iterate."""
+    matched: tuple[int, ...]
+    """[L + 1] the iterations with the highest similarity, the fewest of them on a tie."""
+    trend: Trend
+
+
 class Matching(Record):
     """The layers against the iterates of one algorithm."""
 
@@ -74,11 +94,10 @@ class Matching(Record):
     """[T] the numbers of iterations that were tried."""
     errors: tuple[tuple[float, ...], ...]
     """[T, K] E(n) of each iterate."""
-    similarities: tuple[tuple[float, ...], ...]
-    """[L + 1, T] SimE of each layer and each iterate."""
-    matched: tuple[int, ...]
-    """[L + 1] the iterations with the highest similarity, the fewest of them on a tie."""
-    trend: Trend
+    by_errors: Match
+    """By SimE, over all numbers of examples."""
+    by_weights: Match
+    """By SimW, over ``weight_counts``."""
 
 
 class ProbeResult(Record):
@@ -96,6 +115,8 @@ class ProbeResult(Record):
     """[K] E(n) of it."""
     reference_similarities: tuple[float, ...]
     """[L + 1] SimE of each layer and ordinary least squares."""
+    weight_counts: tuple[int, ...]
+    """[C] the numbers of examples at which weights were compared."""
     newton: Matching
     descent: Matching
 
@@ -130,9 +151,16 @@ def probe(network: Layered, functions: FunctionSettings, num_points: int, settin
     """
     require_linear(functions, "the probe compares layers with iterations for")
     generator = torch.Generator().manual_seed(derive_seed("icl probe", settings.seed) % 2**63)
-    weights = fit_read_outs(network, sample(functions, settings.fit_prompts, num_points, generator))
+    read_outs = fit_read_outs(network, sample(functions, settings.fit_prompts, num_points, generator))
     held_out = sample(functions, settings.held_out_prompts, num_points, generator)
-    layers = layer_predictions(network, weights, held_out)
+    queries = torch.randn(_OPPOSITE_QUERIES * functions.dimension, functions.dimension, generator=generator)
+    counts = strong_counts(num_points, _WEIGHT_COUNTS) or [0]
+    few = held_out.first(settings.weight_prompts)
+    layers = _Layers(
+        predictions=layer_predictions(network, read_outs, held_out),
+        counts=counts,
+        weights=layer_weights(network, read_outs, few, counts, torch.cat([queries, -queries])),
+    )
     return _compare(network, layers, held_out, functions, settings)
 
 
@@ -160,45 +188,93 @@ def layer_predictions(network: Layered, read_outs: Sequence[Tensor], prompts: Pr
     return torch.cat(chunks, dim=1).to(prompts.targets.dtype)
 
 
+def layer_weights(
+    network: Layered, read_outs: Sequence[Tensor], prompts: Prompts, counts: Sequence[int], queries: Tensor
+) -> Tensor:
+    """Return the induced weights of every layer with its read-out, after each number of examples: [L + 1, B, C, d].
+
+    Args:
+        network: the one to look into.
+        read_outs: of ``fit_read_outs``.
+        prompts: B of them.
+        counts: [C] numbers of examples, each below K.
+        queries: [Q, d] asked after every prompt.
+    """
+
+    def answer(inputs: Tensor, targets: Tensor) -> Tensor:
+        return layer_predictions(network, read_outs, Prompts(inputs=inputs, targets=targets, clean=targets))
+
+    weights = [induced_weights(answer, prompts.inputs, prompts.targets, count, queries) for count in counts]
+    return torch.stack(weights, dim=2)
+
+
 def error_curve(predicted: Tensor, prompts: Prompts, scale: float) -> tuple[float, ...]:
     """Return E(n): the mean squared error against the targets without noise, by ``scale``, [B, K] -> K numbers."""
     return tuple(((predicted - prompts.clean).double().square().mean(0) / scale).tolist())
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Layers:
+    """What every layer says."""
+
+    predictions: Tensor
+    """[L + 1, B, K]"""
+    counts: list[int]
+    """[C]"""
+    weights: Tensor
+    """[L + 1, B or fewer, C, d] induced ones, of the first prompts."""
+
+
 def _compare(
-    network: Layered, layers: Tensor, prompts: Prompts, functions: FunctionSettings, settings: ProbeSettings
+    network: Layered, layers: _Layers, prompts: Prompts, functions: FunctionSettings, settings: ProbeSettings
 ) -> ProbeResult:
     scale = normaliser(functions)
     reference = bayes(functions)
     ordinary = least_squares(prompts.inputs, prompts.targets)
-    newton_tried = tuple(range(settings.newton_iterations + 1))
+    problem = spectrum(prompts.inputs, prompts.targets)
 
-    def match(tried: tuple[int, ...], iterate: Callable[[Tensor, Tensor, Sequence[int]], Tensor]) -> Matching:
-        return _match(layers, prompts, scale, tried, iterate(prompts.inputs, prompts.targets, tried))
+    def match(tried: Sequence[int], weights: Callable[[Spectrum, int], Tensor]) -> Matching:
+        return _match(layers, prompts, scale, tried, (weights(problem, iterations) for iterations in tried))
 
     return ProbeResult(
         settings=settings,
         dimension=functions.dimension,
         model_errors=error_curve(predictions(network.predict, prompts), prompts, scale),
-        layer_errors=tuple(error_curve(layer, prompts, scale) for layer in layers),
+        layer_errors=tuple(error_curve(layer, prompts, scale) for layer in layers.predictions),
         reference_name=reference.name,
         reference_errors=error_curve(reference.predict(prompts.inputs, prompts.targets), prompts, scale),
-        reference_similarities=tuple(error_similarity(layer, ordinary, prompts.clean) for layer in layers),
-        newton=match(newton_tried, newton_predictions),
-        descent=match(settings.descent_steps, descent_predictions),
+        reference_similarities=tuple(error_similarity(layer, ordinary, prompts.clean) for layer in layers.predictions),
+        weight_counts=tuple(layers.counts),
+        newton=match(range(settings.newton_iterations + 1), newton_weights),
+        descent=match(settings.descent_steps, descent_weights),
     )
 
 
-def _match(layers: Tensor, prompts: Prompts, scale: float, tried: tuple[int, ...], iterates: Tensor) -> Matching:
-    similarities = [[error_similarity(layer, one, prompts.clean) for one in iterates] for layer in layers]
-    matched = tuple(tried[row.index(max(row))] for row in similarities)
+def _match(
+    layers: _Layers, prompts: Prompts, scale: float, tried: Sequence[int], iterates: Iterable[Tensor]
+) -> Matching:
+    """Compare the layers with iterates, [B, K, d] weights each."""
+    num_prompts = layers.weights.shape[1]
+    errors, by_errors, by_weights = [], [], []
+    for weights in iterates:
+        predicted = predict_linear(weights, prompts.inputs, prompts.targets)
+        errors.append(error_curve(predicted, prompts, scale))
+        by_errors.append([error_similarity(layer, predicted, prompts.clean) for layer in layers.predictions])
+        own = weights[:num_prompts, layers.counts]
+        by_weights.append([weight_similarity(layer, own) for layer in layers.weights])
     return Matching(
-        iterations=tried,
-        errors=tuple(error_curve(one, prompts, scale) for one in iterates),
-        similarities=tuple(map(tuple, similarities)),
-        matched=matched,
-        trend=trend(matched, tried[-1]),
+        iterations=tuple(tried),
+        errors=tuple(errors),
+        by_errors=_best(by_errors, tried),
+        by_weights=_best(by_weights, tried),
     )
+
+
+def _best(similarities: Sequence[Sequence[float]], tried: Sequence[int]) -> Match:
+    """What each layer is most like, from [T, L + 1] similarities."""
+    rows = tuple(zip(*similarities, strict=True))
+    matched = tuple(tried[row.index(max(row))] for row in rows)
+    return Match(similarities=rows, matched=matched, trend=trend(matched, tried[-1]))
 
 
 @torch.no_grad()

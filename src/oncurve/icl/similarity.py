@@ -1,4 +1,4 @@
-"""How alike two predictors are: in their errors, in the weights they behave as if they had, in their gradients.
+"""How alike two predictors are: in their errors, and in the weights they behave as if they had.
 
 B prompts, K points, d dimensions, Q fresh queries. A predictor maps inputs [B, K, d] and targets [B, K] to predictions
 [B, K], number n from the n examples before it.
@@ -34,42 +34,28 @@ def error_similarity(first: Tensor, second: Tensor, targets: Tensor, *, start: i
 
 
 def weight_similarity(first: Tensor, second: Tensor) -> float:
-    """Return SimW: the mean cosine between induced weights, [..., d] each, as ``error_similarity`` treats zeros."""
+    """Return SimW: the mean cosine between induced weights, [..., d] each, as ``error_similarity`` treats zeros.
+
+    Source:
+        Fu et al., arXiv:2310.17086, section 4.
+    """
     return float(_cosine(first.double(), second.double()).mean())
 
 
-def weight_difference(first: Tensor, second: Tensor) -> float:
-    """Return ILWD: the mean of |w_1 - w_2|^2 over all but the last dimension, [..., d] each.
-
-    Source:
-        Akyuerek et al., arXiv:2211.15661, section 4.
-    """
-    return float((first.double() - second.double()).square().sum(-1).mean())
-
-
-def prediction_difference(first: Tensor, second: Tensor) -> Tensor:
-    """Return SPD: the mean over prompts of the squared difference of two predictions, [B, K] each -> [K].
-
-    Source:
-        Akyuerek et al., arXiv:2211.15661, section 4.
-    """
-    return (first.double() - second.double()).square().mean(0)
-
-
 def induced_weights(predict: Predict, inputs: Tensor, targets: Tensor, count: int, queries: Tensor) -> Tensor:
-    """Return the weights of the linear function nearest to a predictor, given the first ``count`` examples.
+    """Return the weights of the linear function nearest to predictors, given the first ``count`` examples.
 
-    The predictor answers every query after the same examples; least squares through the origin fits its answers.
+    A predictor answers every query after the same examples; least squares through the origin fits its answers.
 
     Args:
-        predict: the predictor.
+        predict: one predictor, or several at once: [B, K, d], [B, K] -> [..., B, K].
         inputs: [B, K, d], K >= count.
         targets: [B, K]
         count: examples in the prompt.
         queries: [Q, d] with Q at least d, better many times d.
 
     Returns:
-        [B, d] float64.
+        [..., B, d] float64.
 
     Raises:
         ValueError: fewer queries than dimensions, or fewer points than ``count``.
@@ -82,29 +68,10 @@ def induced_weights(predict: Predict, inputs: Tensor, targets: Tensor, count: in
     prompts = inputs[:, :count].repeat_interleave(num_queries, 0)
     values = targets[:, :count].repeat_interleave(num_queries, 0)
     asked = queries.to(inputs).repeat(num_prompts, 1)[:, None]
-    answers = predict(torch.cat([prompts, asked], 1), F.pad(values, (0, 1)))[:, count]
-    table = answers.detach().reshape(num_prompts, num_queries).double()
+    answers = predict(torch.cat([prompts, asked], 1), F.pad(values, (0, 1)))[..., count]
+    table = answers.detach().reshape(*answers.shape[:-1], num_prompts, num_queries).double()
     fitted: Tensor = table @ torch.linalg.pinv(queries.double().to(table.device)).mT
     return fitted
-
-
-def gradient_cosine(predict: Predict, inputs: Tensor, targets: Tensor, weights: Tensor, count: int) -> float:
-    """Return the mean cosine between the gradient of the prediction by its query and some weights.
-
-    Args:
-        predict: the predictor, differentiable.
-        inputs: [B, K, d], K > count; point ``count`` is the query.
-        targets: [B, K]
-        weights: [B, d] for example those of least squares on the same examples.
-        count: examples before the query.
-
-    Source:
-        Garg et al., arXiv:2208.01066, section 3.
-    """
-    points = inputs[:, : count + 1].detach().clone().requires_grad_()
-    with torch.enable_grad():
-        (gradient,) = torch.autograd.grad(predict(points, targets[:, : count + 1])[:, count].sum(), points)
-    return weight_similarity(gradient[:, count], weights)
 
 
 def _cosine(first: Tensor, second: Tensor) -> Tensor:

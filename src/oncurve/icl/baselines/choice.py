@@ -27,12 +27,7 @@ class Baseline:
     predict: Predict
     """[B, K, d], [B, K] -> [B, K]; NaN at numbers of examples that are not in ``counts``."""
     counts: tuple[int, ...] | None = None
-    """Numbers of examples at which it predicts; None for all."""
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether it is fitted prompt by prompt: give it hundreds of prompts, not thousands."""
-        return self.counts is not None
+    """Numbers of examples at which it predicts, fitted prompt by prompt; None for all, by a formula."""
 
 
 def bayes(settings: FunctionSettings) -> Baseline:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncurve.icl.probe import Matching, ProbeResult
+from oncurve.icl.probe import Match, Matching, ProbeResult
 from oncurve.icl.report.drawings import COLOURS, Bars, BarSeries, Drawing, Heat, Lines, curve
 from oncurve.icl.report.findings import counts_of
 from oncurve.icl.shift import ShiftResult
@@ -54,7 +54,7 @@ def curve_drawings(found: Mapping[str, Any]) -> list[Drawing]:
 
 
 def probe_drawings(found: ProbeResult) -> list[Drawing]:
-    """E(n) of the layers, error by layer and iteration, and both heat maps."""
+    """E(n) of the layers, error by layer and iteration, and the heat maps by errors and by weights."""
     return [_layers_by_count(found), _by_depth(found), *_heats(found)]
 
 
@@ -101,22 +101,57 @@ def _within(one: Curve, last: int) -> Curve:
 
 
 def _heats(found: ProbeResult) -> list[Heat]:
+    steps = "steps, each column about 1.41 times"
+    counts = ", ".join(map(str, found.weight_counts))
+    by_errors = (
+        "Cosine between the errors of a layer and of an iterate along a prompt (SimE), mean over prompts. What tells "
+        "algorithms apart is how the best match moves from layer to layer, not which cosine is higher."
+    )
+    by_weights = (
+        "Cosine between the weights of an iterate and those of the linear function nearest to what a layer answers to "
+        f"fresh queries (SimW), mean over prompts and {counts} examples."
+    )
+    newton, descent = found.newton, found.descent
     return [
-        _heat("newton", "Layers and Newton iterations", "iterations", found.newton),
-        _heat("descent", "Layers and steps of gradient descent", "steps, each column about 1.41 times", found.descent),
+        _heat(
+            "errors-newton", "Errors: layers and Newton iterations", by_errors, "iterations", newton, newton.by_errors
+        ),
+        _heat(
+            "errors-descent",
+            "Errors: layers and steps of gradient descent",
+            by_errors,
+            steps,
+            descent,
+            descent.by_errors,
+        ),
+        _heat(
+            "weights-newton",
+            "Weights: layers and Newton iterations",
+            by_weights,
+            "iterations",
+            newton,
+            newton.by_weights,
+        ),
+        _heat(
+            "weights-descent",
+            "Weights: layers and steps of gradient descent",
+            by_weights,
+            steps,
+            descent,
+            descent.by_weights,
+        ),
     ]
 
 
-def _heat(key: str, title: str, x_title: str, found: Matching) -> Heat:
+def _heat(key: str, title: str, reading: str, x_title: str, found: Matching, match: Match) -> Heat:
     return Heat(
         key=f"similarity-{key}",
         title=title,
-        reading="Cosine between the errors of a layer and of an iterate along a prompt (SimE), mean over prompts. What "
-        "tells algorithms apart is how the best match moves from layer to layer, not which cosine is higher.",
+        reading=reading,
         x_title=x_title,
         columns=[str(number) for number in found.iterations],
-        rows=found.similarities,
-        marked=[str(number) for number in found.matched],
+        rows=match.similarities,
+        marked=[str(number) for number in match.matched],
     )
 
 

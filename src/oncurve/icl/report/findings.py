@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from oncurve.icl.baselines import strong_counts
-from oncurve.icl.probe import ProbeResult
+from oncurve.icl.probe import Match, ProbeResult
 from oncurve.icl.shift import ShiftResult
 from oncurve.icl.sweep import SweepResult, size_name
 from oncurve.icl.traces import Estimate, TraceComparison, TraceResult
@@ -105,20 +105,19 @@ def probe_findings(probe: ProbeResult) -> list[Finding]:
             agrees=falls and errors[-1] <= errors[0] / 2,
             source=FU,
         ),
-        _trend_finding(probe),
+        _trend_finding("errors", probe.newton.by_errors, probe.descent.by_errors),
+        _trend_finding("induced weights", probe.newton.by_weights, probe.descent.by_weights),
     ]
 
 
-def _trend_finding(probe: ProbeResult) -> Finding:
-    newton, descent = probe.newton.trend, probe.descent.trend
-    matched = (
-        f"Layers match {_list(probe.newton.matched)} Newton iterations and {_list(probe.descent.matched)} steps of GD"
-    )
+def _trend_finding(measure: str, newton: Match, descent: Match) -> Finding:
     judged = None
-    if newton.is_linear is not None and descent.is_linear is not None:
-        judged = newton.is_linear and not descent.is_linear
+    if newton.trend.is_linear is not None and descent.trend.is_linear is not None:
+        judged = newton.trend.is_linear and not descent.trend.is_linear
     return Finding(
-        text=f"{matched}. Newton: {_reading(newton, 'iterations')}; GD: {_reading(descent, 'steps')}.",
+        text=f"By their {measure}, layers match {_list(newton.matched)} Newton iterations and "
+        f"{_list(descent.matched)} steps of GD. Newton: {_reading(newton.trend, 'iterations')}; "
+        f"GD: {_reading(descent.trend, 'steps')}.",
         condition="a straight line fits the Newton iterations better than a geometric one (greater R²), "
         "and the other way round for GD",
         agrees=judged,

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from oncurve.icl.probe import PROBE_FILE, ProbeResult
+from oncurve.icl.probe import PROBE_FILE, Match, ProbeResult
 from oncurve.icl.report.build import (
     curve_drawings,
     learning_drawing,
@@ -141,15 +141,14 @@ def _errors_findings(found: Mapping[str, Any], kind: str) -> list[Finding]:
 def _layers_part(probe: ProbeResult | None) -> Part | None:
     if probe is None:
         return None
-    heads = ["layer", "mean error", "Newton iterations", "SimE", "GD steps", "SimE", "SimE to least squares"]
+    by_errors, by_weights = ["Newton iterations", "SimE", "GD steps", "SimE"], ["Newton", "SimW", "GD", "SimW"]
+    heads = ["layer", "mean error", *by_errors, *by_weights, "SimE to least squares"]
+    matches = (probe.newton.by_errors, probe.descent.by_errors, probe.newton.by_weights, probe.descent.by_weights)
     rows = [
         [
             str(layer),
             f"{error:.3g}",
-            str(probe.newton.matched[layer]),
-            f"{max(probe.newton.similarities[layer]):.3f}",
-            str(probe.descent.matched[layer]),
-            f"{max(probe.descent.similarities[layer]):.3f}",
+            *(cell for match in matches for cell in _match_cells(match, layer)),
             f"{probe.reference_similarities[layer]:.3f}",
         ]
         for layer, error in enumerate(probe.mean_layer_errors)
@@ -163,6 +162,10 @@ def _layers_part(probe: ProbeResult | None) -> Part | None:
         drawings=probe_drawings(probe),
         table=[heads, *rows],
     )
+
+
+def _match_cells(match: Match, layer: int) -> tuple[str, str]:
+    return str(match.matched[layer]), f"{max(match.similarities[layer]):.3f}"
 
 
 def _shift_part(shift: ShiftResult | None) -> Part | None:
