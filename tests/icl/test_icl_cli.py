@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from oncurve.cli.app import app, main
+from oncurve.cli.app import app
+from oncurve.cli.entry import main
 from oncurve.cli.icl_run import lab_settings
 from oncurve.icl.network import Regressor
 from oncurve.icl.presets import PRESETS, preset_settings
@@ -185,7 +186,7 @@ def test_a_missing_package_names_the_extra_that_brings_it(package, extra, monkey
     def missing() -> None:
         raise ModuleNotFoundError(name=package)
 
-    monkeypatch.setattr("oncurve.cli.app.app", missing)
+    monkeypatch.setattr("oncurve.cli.entry.app", missing)
     with pytest.raises(SystemExit, match="1"):
         main()
     assert f"({package}): pip install 'oncurve[{extra}]'" in capsys.readouterr().err

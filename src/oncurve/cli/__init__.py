@@ -8,6 +8,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 # Advice to programmers, not to users of this command.
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
-from oncurve.cli.app import main
+from oncurve.cli.entry import main
 
 __all__ = ["main"]

@@ -1,7 +1,6 @@
 """The commands. Each one parses, calls, prints; what it does lives below."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ from oncurve.cli.icl import finish_run as finish_lab_run
 from oncurve.cli.icl import icl
 from oncurve.cli.interrupt import STOPPED
 from oncurve.cli.words import is_laboratory_run, split_words
-from oncurve.types import OncurveError
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object on stdout.")]
@@ -28,35 +26,6 @@ app = App(
 )
 
 app.command(icl)
-
-TRAINING_PACKAGES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil", "gguf")
-"""What ``pip install oncurve`` alone does not bring."""
-
-LABORATORY_PACKAGES = ("sklearn", "joblib", "matplotlib")
-"""What `oncurve icl` needs on top of them."""
-
-
-def main() -> None:
-    """Run the command line; an error we understand is one message and exit code 1.
-
-    With ``ONCURVE_TRACEBACK`` set in the environment it comes with its traceback.
-    """
-    try:
-        app()
-    except (OncurveError, ValueError) as error:  # a ValueError is about something the user typed
-        if "ONCURVE_TRACEBACK" in os.environ:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except ModuleNotFoundError as error:
-        if error.name not in (*TRAINING_PACKAGES, *LABORATORY_PACKAGES):
-            raise
-        half, extra = ("training half", "train") if error.name in TRAINING_PACKAGES else ("laboratory", "train,icl")
-        print(f"error: this command needs the {half} ({error.name}): pip install 'oncurve[{extra}]'", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("stopped. A run continues from its last checkpoint with: oncurve resume RUN", file=sys.stderr)
-        sys.exit(STOPPED)
 
 
 @app.command
