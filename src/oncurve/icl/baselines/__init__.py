@@ -5,7 +5,6 @@ Shapes: B prompts, K points a prompt, d input dimensions. Prediction n uses the 
 
 from oncurve.icl.baselines.choice import (
     Baseline,
-    baselines_for,
     bayes,
     quick_baselines_for,
     reference_of,
@@ -34,7 +33,6 @@ __all__ = [
     "TwoLayerSettings",
     "averaging",
     "averaging_weights",
-    "baselines_for",
     "bayes",
     "bayes_penalty",
     "boosting",

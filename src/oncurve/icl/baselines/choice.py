@@ -69,11 +69,6 @@ def strong_counts(num_points: int, num_counts: int) -> list[int]:
     return sorted({round((num_points - 1) * (index + 1) / num_counts) for index in range(num_counts)} - {0})
 
 
-def baselines_for(settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0) -> list[Baseline]:
-    """Return the quick baselines and those made for this class of functions; as ``strong_baselines_for``."""
-    return [*quick_baselines_for(settings), *strong_baselines_for(settings, counts, seed=seed)]
-
-
 def strong_baselines_for(
     settings: FunctionSettings, counts: Sequence[int], *, seed: int = 0, network_steps: int = 5000
 ) -> list[Baseline]:
