@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oncurve.config import dump_config, known_settings, load_config
+from oncurve.cli.icl_run import lab_settings
+from oncurve.config import dump_config, known_settings, load_comparison, load_config
+from oncurve.config.migrate import import_config
 from oncurve.learner import LearnerSettings
 from oncurve.types import ConfigError
 
@@ -216,6 +218,44 @@ def test_a_file_of_another_kind_is_told_with_what_it_is_for(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ConfigError, match=message):
         load_config(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "seed = 1\n[functions]\ndimension = 3\n",
+            r"of `oncurve icl train` \(\[functions\]\), and not of `oncurve train`",
+        ),
+        ("tokens = 9\n[arms.one]\nseed = 1\n", r"of `oncurve compare` \(\[arms\]\), and not of `oncurve train`"),
+    ],
+)
+def test_settings_of_another_command_are_one_error(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(write(tmp_path, text))
+    assert "unknown setting" not in str(caught.value)
+
+
+def test_settings_of_a_run_are_sent_from_the_other_commands_to_train(tmp_path: Path) -> None:
+    path = write(tmp_path, "name = 'mine'\n[reward.components.correct]\nverifier = 'task'\n")
+    with pytest.raises(ConfigError, match=r"of `oncurve train` \(\[reward\]\), and not of `oncurve compare`\.$"):
+        load_comparison(path)
+    with pytest.raises(ConfigError, match=r"of `oncurve train` \(\[reward\]\), and not of `oncurve icl train`\.$"):
+        lab_settings(path, "ci", [])
+
+
+def test_a_mistyped_table_beside_a_right_one_is_still_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown setting functions"):
+        load_config(write(tmp_path, "[learner]\nlr = 1e-4\n[functions]\ndimension = 3\n"))
+
+
+def test_the_mark_that_windows_editors_put_first_is_no_part_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(b"\xef\xbb\xbfsteps = 7\n")
+    assert load_config(path).steps == 7
+    path = tmp_path / "trl.yaml"
+    path.write_bytes(b"\xef\xbb\xbfmax_steps: 7\n")
+    assert "steps = 7" in import_config("trl", path).toml
 
 
 def test_a_folder_is_no_config_but_may_hold_one(tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ def test_train_resume_and_eval_print_one_json_object_each(tmp_path, capsys):
     assert resumed["e_2d"] == trained["e_2d"] == call(capsys, "resume", run)["e_2d"]
     examined = call(capsys, "icl", "eval", run)
     assert examined["ratio_mean"] == trained["ratio_mean"]
+    assert examined == call(capsys, "eval", run)
+    with pytest.raises(ValueError, match=r"a run of the laboratory: oncurve icl eval .* --prompts N"):
+        app(["eval", str(run), "--seed", "1"])
+    with pytest.raises(ConfigError, match=r"config\.toml holds settings of `oncurve icl train`"):
+        app(["review", str(run)])
     assert call(capsys, "icl", "eval", run, "--prompts", 20)["num_prompts"] == 20
     for few in (1, 0, -3):
         with pytest.raises(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from oncurve import __version__
+from oncurve.cli.icl import finish as finish_lab
 from oncurve.cli.icl import finish_run as finish_lab_run
 from oncurve.cli.icl import icl
 from oncurve.cli.interrupt import STOPPED
@@ -53,9 +54,16 @@ def resume(run: Path, *, as_json: Json = False) -> None:
 @app.command(name="eval")
 def evaluate(*words: Words, as_json: Json = False) -> None:
     """Examine a policy on held-out tasks: [RUN | CONFIG.toml] [--model.path DIR ...]. A run: its last checkpoint."""
+    path, overrides = split_words(words)
+    if path is not None and is_laboratory_run(path):
+        from oncurve.cli.icl_run import eval_lab
+
+        if overrides:
+            raise ValueError(f"{path} is a run of the laboratory: oncurve icl eval {path} --prompts N")
+        finish_lab(eval_lab(path, None), as_json)
+        return
     from oncurve.cli.inspect import evaluate_target
 
-    path, overrides = split_words(words)
     _finish(evaluate_target(path, overrides), as_json)
 
 

@@ -26,7 +26,7 @@ def refuse_early(path: Path | None, overrides: Sequence[str]) -> None:
     Raises:
         ConfigError: as ``load_config`` would, without what only the rest of a run's settings can tell.
     """
-    read_table(path)
+    read_table(path, "train")
     try:
         table = run_table(path, overrides, _Early)
     except ConfigError:

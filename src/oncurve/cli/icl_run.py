@@ -23,7 +23,7 @@ def lab_settings(path: Path | None, preset: Preset, overrides: Sequence[str]) ->
     Raises:
         ConfigError: one line for each setting that is unknown, out of range or contradicts another.
     """
-    table = _merged(PRESETS[preset], {} if path is None else read_table(path))
+    table = _merged(PRESETS[preset], {} if path is None else read_table(path, "icl train"))
     override(table, overrides, LabSettings)
     return validated(LabSettings, table, f"preset {preset}" if path is None else str(path), overrides)
 

@@ -15,6 +15,6 @@ def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
 def is_laboratory_run(run: Path) -> bool:
     """True for a folder that `oncurve icl train` made; anything that cannot be read is left to those who complain."""
     try:
-        return "functions" in tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+        return "functions" in tomllib.loads((run / "config.toml").read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False

@@ -117,10 +117,10 @@ def load_comparison(path: Path, overrides: Sequence[str] = ()) -> ComparisonPlan
     Raises:
         ConfigError: the file, its base or the settings of an arm cannot be used; names file, arm and setting.
     """
-    data = read_table(path)
+    data = read_table(path, "compare")
     override(data, overrides)
     config = validated(ComparisonConfig, data, str(path), overrides)
-    base = read_table(config.base)
+    base = read_table(config.base, "train")
     _refuse_planned(config.settings, f"{path}: settings")
     validated(RunConfig, _merged(base, config.settings), f"{path}: settings")
     runs: dict[Path, PlannedRun] = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -23,6 +23,15 @@ PRESET = "objective.preset"
 TASK_FILE = "tasks.path"
 TASK_SOURCE = "tasks.source"
 
+Command = Literal["train", "compare", "icl train"]
+
+_ONLY_IN: dict[Command, tuple[str, ...]] = {
+    "train": ("model", "tasks", "rollout", "reward", "objective", "learner", "evaluation"),
+    "compare": ("arms",),
+    "icl train": ("functions", "network"),
+}
+"""Tables that only the files of one command have."""
+
 
 def run_table(path: Path | None, overrides: Sequence[str], model: type[BaseModel]) -> dict[str, Any]:
     """The settings of a run as they stand in its file, changed by words, not yet checked.
@@ -35,7 +44,7 @@ def run_table(path: Path | None, overrides: Sequence[str], model: type[BaseModel
     Raises:
         ConfigError: the file cannot be read or is not TOML, or a word is no setting.
     """
-    data = read_table(path)
+    data = read_table(path, "train")
     given = {key for key, _ in _given(overrides, model)}
     if PRESET in given:
         data.pop("objective", None)
@@ -45,17 +54,38 @@ def run_table(path: Path | None, overrides: Sequence[str], model: type[BaseModel
     return data
 
 
-def read_table(path: Path | None) -> dict[str, Any]:
+def read_table(path: Path | None, command: Command | None = None) -> dict[str, Any]:
     """Read a TOML file as it stands; None reads the embedded default.
 
+    Args:
+        path: the file.
+        command: whose settings it should hold.
+
     Raises:
-        ConfigError: it cannot be read, or is not TOML.
+        ConfigError: it cannot be read, is not TOML, or holds the settings of another command.
     """
+    table = _table(path)
+    if command is not None:
+        _refuse_other_command(table, path, command)
+    return table
+
+
+def _refuse_other_command(table: Mapping[str, Any], path: Path | None, command: Command) -> None:
+    """Say once whose settings these are, instead of once a setting that they are unknown."""
+    for other, names in _ONLY_IN.items():
+        found = [name for name in names if name in table]
+        if found and not any(name in table for name in _ONLY_IN[command]):
+            raise ConfigError(
+                f"{path} holds settings of `oncurve {other}` ([{found[0]}]), and not of `oncurve {command}`."
+            )
+
+
+def _table(path: Path | None) -> dict[str, Any]:
     try:
         if path is None:
             text = files("oncurve.config").joinpath("embedded.toml").read_text(encoding="utf-8")
         else:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # Windows editors begin it with a mark
     except FileNotFoundError:
         nearby = (entry.name for entry in path.parent.glob("*.toml")) if path is not None else ()
         raise ConfigError(f"there is no config file {path}.{did_you_mean(path.name if path else '', nearby)}") from None
