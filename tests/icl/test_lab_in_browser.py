@@ -47,7 +47,7 @@ def test_it_opens_without_an_error_and_draws_everything(browser):
         "return [...document.querySelectorAll('.drawing')].map(drawing => drawing.querySelectorAll("
         "'path.js-line, .bars path, .heatmaplayer image, .points path').length)"
     )
-    assert len(drawn) == 15
+    assert len(drawn) == 17
     assert min(drawn) >= 1
 
 
