@@ -337,6 +337,8 @@ def test_one_prompt_with_two_golds_is_refused_by_row_or_dropped(tmp_path: Path) 
     [
         ([{"prompt": "Q"}], r"line 1: no known pair.*Found: prompt\. Known pairs: .*question \+ answer"),
         ([{}], "Found: none"),
+        ([{"prompt": "Q", "completion": "A"}], r'named by sft\.examples = ".*bad\.jsonl", with method = "sft"'),
+        ([{"prompt": "Q", "chosen": "A", "rejected": "B"}], r'named by dpo\.pairs = ".*", with method = "dpo"'),
         ([*sums(1), {"prompt": "Q", "anwser": "1"}], "line 2 has no column 'answer'.*Found: prompt, anwser"),
         ([*sums(1), {"prompt": 5, "answer": "1"}], r"line 2: column 'prompt' holds 5\. A prompt is text"),
         ([{"prompt": " \n", "answer": "1"}], "line 1: column 'prompt' holds .* not blank"),

@@ -107,5 +107,14 @@ def _prompt_and_gold(row: Row, columns: ColumnSettings, may_lack_gold: bool) -> 
     known = "; ".join(f"{layout.prompt} + {layout.gold or 'a last assistant message'}" for layout in LAYOUTS)
     raise DataError(
         f"{row.where}: no known pair of prompt and answer columns. Found: {', '.join(row.values) or 'none'}. "
-        f"Known pairs: {known}. Name yours with tasks.columns.prompt and tasks.columns.gold."
+        f"Known pairs: {known}. Name yours with tasks.columns.prompt and tasks.columns.gold.{_given(row)}"
     )
+
+
+def _given(row: Row) -> str:
+    """Where a file of given completions belongs, which states no answer to judge others by."""
+    if {"chosen", "rejected"} <= row.values.keys():
+        return f' Pairs to learn from are named by dpo.pairs = "{row.path}", with method = "dpo".'
+    if "completion" in row.values:
+        return f' Examples to imitate are named by sft.examples = "{row.path}", with method = "sft".'
+    return ""
