@@ -97,6 +97,29 @@ def test_ctrl_c_leaves_a_checkpoint_that_resume_continues(tmp_path: Path) -> Non
     assert int(checkpoint.name.removeprefix("step_")) < 500
 
 
+def test_ctrl_c_while_nothing_is_trained_promises_no_run() -> None:
+    code = "from oncurve.cli import app, entry\ndef stop(): raise KeyboardInterrupt\nentry.app = stop\nentry.main()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
+def test_the_second_ctrl_c_names_the_run_that_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "twice.py"  # the second one comes within the step, whatever the machine's speed
+    script.write_text(
+        "import os, signal, sys\n"
+        "from oncurve.cli import main\n"
+        "from oncurve.cli.view import RunView\n"
+        "def twice(view, event): [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)]\n"
+        "RunView.show = twice\n"
+        "main()\n"
+    )
+    words = ["train", *SMALL, "--run_dir", tmp_path / "run"]
+    done = subprocess.run([sys.executable, script, *map(str, words)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == f"stopped at once; continue with: oncurve resume {tmp_path / 'run'}"
+    assert oncurve("resume", tmp_path / "run").returncode == 0
+
+
 def test_explain_trains_nothing_and_says_everything(tmp_path: Path) -> None:
     done = oncurve("explain", *SMALL, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

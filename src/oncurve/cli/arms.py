@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from oncurve.cli.interrupt import Interrupt
+from oncurve.cli.interrupt import SAME_COMMAND, Interrupt
 from oncurve.config import ComparisonPlan, load_comparison
 from oncurve.report.arms import READING, ArmsComparison, arms_table, lead_sentences
 from oncurve.train.arms import RunProgress, is_finished, run_arms
@@ -22,11 +22,11 @@ def compare_config(path: Path, overrides: Sequence[str]) -> tuple[ArmsComparison
     """
     plan = load_comparison(path, overrides)
     _say(f"{len(plan.runs)} runs in {plan.config.output}, {plan.config.tokens:,} sampled tokens each")
-    with Interrupt() as is_interrupted:
+    with Interrupt(SAME_COMMAND) as is_interrupted:
         for progress in run_arms(plan.runs, should_stop=is_interrupted):
             _say(_line(progress, plan))
     if not all(is_finished(run) for run in plan.runs):
-        _say("stopped; the same command goes on where it was")
+        _say(f"stopped; {SAME_COMMAND}")
         return None, plan.config.output
     return compare_arms(plan), plan.config.output
 

@@ -36,8 +36,8 @@ def main() -> None:
         half, extra = ("training half", "train") if error.name in TRAINING_PACKAGES else ("laboratory", "train,icl")
         print(f"error: this command needs the {half} ({error.name}): pip install 'oncurve[{extra}]'", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("stopped. A run continues from its last checkpoint with: oncurve resume RUN", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(str(error) or "stopped", file=sys.stderr)
         sys.exit(STOPPED)
 
 

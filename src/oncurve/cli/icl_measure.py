@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oncurve.cli.interrupt import Interrupt
+from oncurve.cli.interrupt import SAME_COMMAND, Interrupt
 from oncurve.config.load import override, read_table, validated
 from oncurve.icl.probe import PROBE_FILE, ProbeSettings, run_probe
 from oncurve.icl.report.findings import Finding, probe_findings, shift_findings, sweep_findings
@@ -31,10 +31,10 @@ def shift_lab(run: Path, words: Sequence[str]) -> dict[str, Any]:
 def sweep_lab(path: Path | None, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
     """Make the cells of a sweep that are missing, telling on stderr which are done."""
     settings = _settings(SweepSettings, path, overrides)
-    with Interrupt() as is_interrupted:
+    with Interrupt(SAME_COMMAND) as is_interrupted:
         found = run_sweep(folder, settings, should_stop=is_interrupted, on_cell=_tell)
     if found.num_missing:
-        _say(f"{found.num_missing} cells are missing; the same command goes on where it was")
+        _say(f"{found.num_missing} cells are missing; {SAME_COMMAND}")
     data = found.model_dump(mode="json") | {"is_finished": not found.num_missing}
     return data | _findings(sweep_findings(found), folder / SWEEP_FILE)
 

@@ -46,13 +46,14 @@ def resume_lab(run: Path) -> dict[str, Any]:
 
 def _follow(training: Training) -> dict[str, Any]:
     path = training.folder.path
-    with RunView(training.settings.steps, training.step) as view, Interrupt() as is_interrupted:
+    goes_on = f"continue with: oncurve icl resume {path}"
+    with RunView(training.settings.steps, training.step) as view, Interrupt(goes_on) as is_interrupted:
         view.line(f"run folder {path}\n\n{training.folder.formula}")
         for event in train(training, should_stop=is_interrupted):
             if isinstance(event, Measured):
                 view.step(event.step, figures(event.metrics, _SHOWN))
         if not training.is_finished:
-            view.line(f"stopped after {training.step} steps; continue with: oncurve icl resume {path}")
+            view.line(f"stopped after {training.step} steps; {goes_on}")
             return _result(training, None)
         view.line("examining held-out prompts")
         return _result(training, examine_run(path))

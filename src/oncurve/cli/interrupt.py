@@ -8,10 +8,17 @@ STOPPED = 130
 """Exit code of a command that was stopped before its end, orderly or not: what a shell gives for Ctrl-C."""
 
 
-class Interrupt:
-    """While open, turns SIGINT and SIGTERM into a question: calling it tells whether the loop should stop."""
+SAME_COMMAND = "the same command goes on where it was"
 
-    def __init__(self) -> None:
+
+class Interrupt:
+    """While open, turns SIGINT and SIGTERM into a question: calling it tells whether the loop should stop.
+
+    The second signal raises KeyboardInterrupt, with how the work goes on as its message.
+    """
+
+    def __init__(self, goes_on: str) -> None:
+        self._goes_on = goes_on
         self._is_asked = False
         self._before: dict[signal.Signals, object] = {}
 
@@ -29,6 +36,6 @@ class Interrupt:
 
     def _handle(self, *_: object) -> None:
         if self._is_asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"stopped at once; {self._goes_on}")
         self._is_asked = True
         print("\nFinishing this step, then writing a checkpoint. Once more to stop at once.", file=sys.stderr)

@@ -48,8 +48,8 @@ def warm_start_run(path: Path | None, overrides: Sequence[str], to: Path) -> dic
 
 
 def _follow(session: Session) -> dict[str, Any]:
-    started = time.perf_counter()
-    with RunView(session.config.steps, session.step) as view, Interrupt() as is_interrupted:
+    started, goes_on = time.perf_counter(), f"continue with: oncurve resume {session.folder.path}"
+    with RunView(session.config.steps, session.step) as view, Interrupt(goes_on) as is_interrupted:
         view.line(f"run folder {session.folder.path}\n\n{session.folder.formula}\n")
         view.line(f"{_arithmetic(session)}\n\n{legend(session.config.method)}\n")
         if session.is_finished:
@@ -58,7 +58,7 @@ def _follow(session: Session) -> dict[str, Any]:
             view.show(event)
         page = render_report(session.folder.path)
         if not session.is_finished:
-            view.line(f"stopped after {session.step} steps; continue with: oncurve resume {session.folder.path}")
+            view.line(f"stopped after {session.step} steps; {goes_on}")
     return _result(session, time.perf_counter() - started, page)
 
 
