@@ -1,7 +1,7 @@
 """The whole GRPO step, and time to accuracy, against TRL's GRPOTrainer, in steps that alternate.
 
     python benchmarks/grpo_step.py                  all cases, about 20 minutes on two quiet cores
-    python benchmarks/grpo_step.py --quick          fewer pairs, no run to an accuracy: under 5 minutes
+    python benchmarks/grpo_step.py --quick          fewer pairs, no run to an accuracy: 5.5 minutes without AMX
     python benchmarks/grpo_step.py --case qwen3-4m --json
 
 Both trainers are children of this process with the same environment and threads; each does one step when told, so a
