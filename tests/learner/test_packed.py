@@ -281,6 +281,18 @@ def test_known_families_run_fused_and_capped_scores_are_left_to_transformers():
     assert all(found is not None and found.is_fused and found.follows_windows for found in fused.values())
 
 
+def test_fused_parts_that_compute_something_else_are_left_out_and_named(monkeypatch):
+    policy = tiny_policy("llama")
+    mlp = type(policy.model.model.layers[0].mlp)
+    plain = mlp.forward
+    monkeypatch.setattr(mlp, "forward", lambda self, x: 2 * plain(self, x))
+    with pytest.warns(match=r"LlamaForCausalLM is trained without fused parts, which is slower: packed, its hidden"):
+        found = packed_model(policy.model)
+    assert found is not None
+    assert not found.is_fused
+    assert_close(learner_gradient(policy), plain_gradient(policy))
+
+
 def test_a_window_that_the_layers_do_not_ask_for_is_not_followed():
     policy = tiny_policy("llama")
     policy.model.config.sliding_window = 4  # Llama looks nowhere but into its mask, which has no window
